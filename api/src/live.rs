@@ -29,13 +29,13 @@ pub(super) const STREAMS_MAX: usize = 32;
 /// Of these, streams of one user or API token: some browser tabs. The rest stays for the others.
 const STREAMS_OF_CALLER_MAX: usize = 8;
 /// How often the console is looked at: an arrow is on its way within a twentieth of a second, and on the page within a tenth.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Looks between two reports of the counts, if they changed.
-const LOOKS_PER_COUNT: u64 = 20;
+const POLLS_PER_COUNT: u64 = 20;
 /// Looks between two comments that keep the connection alive through proxies.
-const LOOKS_PER_COMMENT: u64 = 300;
+const POLLS_PER_COMMENT: u64 = 300;
 /// Events of one look; the rest follows at the next one.
-const PER_LOOK_MAX: usize = 200;
+const MAX_EVENTS_PER_POLL: usize = 200;
 
 /// Past events as JSON, or a stream of new ones, as the client accepts.
 pub(super) async fn events(shared: Arc<Shared>, request: Request) -> Answer {
@@ -67,15 +67,15 @@ fn stream(shared: &Arc<Shared>, request: &Request) -> Answer {
         header => header,
     };
     let now = StreamPosition::newest(shared);
-    let known = resumes.parse::<StreamPosition>().ok().filter(|place| place.is_within(&now));
-    let mut stream = Stream {
+    let known = resumes.parse::<StreamPosition>().ok().filter(|place| place.is_at_or_before(&now));
+    let mut stream = EventStream {
         shared: shared.clone(),
         caller: request.caller.clone(),
-        place: known.unwrap_or(now),
-        watched,
+        position: known.unwrap_or(now),
+        watched_ue: watched,
         signalling_sent: None,
         counts: None,
-        looks: 0,
+        polls: 0,
         sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
         chunk: String::new(),
         _permit: permit,
@@ -91,7 +91,7 @@ fn stream(shared: &Arc<Shared>, request: &Request) -> Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct StreamPosition {
     /// When the core started: numbers of another run mean nothing here.
-    run: u64,
+    core_started: u64,
     events: u64,
     changes: u64,
 }
@@ -100,20 +100,20 @@ impl StreamPosition {
     fn newest(shared: &Shared) -> Self {
         let console = &shared.console;
         Self {
-            run: console.started.0,
+            core_started: console.started.0,
             events: console.events(|e| e.last()),
             changes: console.histories(|h| h.last()),
         }
     }
 
-    fn is_within(&self, now: &Self) -> bool {
-        self.run == now.run && self.events <= now.events && self.changes <= now.changes
+    fn is_at_or_before(&self, now: &Self) -> bool {
+        self.core_started == now.core_started && self.events <= now.events && self.changes <= now.changes
     }
 }
 
 impl std::fmt::Display for StreamPosition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:x}-{}-{}", self.run, self.events, self.changes)
+        write!(f, "{:x}-{}-{}", self.core_started, self.events, self.changes)
     }
 }
 
@@ -124,7 +124,7 @@ impl std::str::FromStr for StreamPosition {
         let mut parts = text.split('-');
         let run = parts.next().and_then(|p| u64::from_str_radix(p, 16).ok()).ok_or(())?;
         let mut number = || parts.next().and_then(|p| p.parse().ok()).ok_or(());
-        let place = Self { run, events: number()?, changes: number()? };
+        let place = Self { core_started: run, events: number()?, changes: number()? };
         parts.next().is_none().then_some(place).ok_or(())
     }
 }
@@ -142,7 +142,7 @@ struct OverviewCounts {
 
 /// A UE or gNB that changed.
 #[derive(Serialize)]
-struct Changed {
+struct ChangeNotice {
     subject: String,
 }
 
@@ -154,15 +154,15 @@ struct NewSignalling<'a> {
 }
 
 /// The body of a stream.
-struct Stream {
+struct EventStream {
     shared: Arc<Shared>,
     caller: Option<Caller>,
-    place: StreamPosition,
+    position: StreamPosition,
     /// The UE whose signalling is watched.
-    watched: Option<String>,
+    watched_ue: Option<String>,
     signalling_sent: Option<u64>,
     counts: Option<OverviewCounts>,
-    looks: u64,
+    polls: u64,
     sleep: Pin<Box<Sleep>>,
     chunk: String,
     _permit: OwnedSemaphorePermit,
@@ -201,19 +201,19 @@ impl Drop for StreamShare {
     }
 }
 
-impl Stream {
+impl EventStream {
     fn add(&mut self, event: &str, data: &impl Serialize) {
         let data = serde_json::to_string(data).unwrap_or_default();
-        self.chunk += &format!("id: {}\nevent: {event}\ndata: {data}\n\n", self.place);
+        self.chunk += &format!("id: {}\nevent: {event}\ndata: {data}\n\n", self.position);
     }
 
     /// Adds what is new to the chunk. Returns whether the stream goes on.
-    fn look(&mut self) -> bool {
-        let looks = self.looks;
-        self.looks += 1;
+    fn poll_console(&mut self) -> bool {
+        let looks = self.polls;
+        self.polls += 1;
         let shared = self.shared.clone();
         let console = &shared.console;
-        if looks.is_multiple_of(LOOKS_PER_COUNT) {
+        if looks.is_multiple_of(POLLS_PER_COUNT) {
             if self.caller.as_ref().is_some_and(|c| !shared.auth.is_still_valid(c)) {
                 return false;
             }
@@ -238,38 +238,39 @@ impl Stream {
                 self.add("counts", &counts);
             }
         }
-        let events = console.events(|e| e.since(self.place.events, PER_LOOK_MAX));
-        if events.first().is_some_and(|e| e.seq > self.place.events + 1) {
+        let events = console.events(|e| e.since(self.position.events, MAX_EVENTS_PER_POLL));
+        if events.first().is_some_and(|e| e.seq > self.position.events + 1) {
             self.chunk += "event: reset\ndata: {}\n\n";
         }
         for event in events {
-            self.place.events = event.seq;
+            self.position.events = event.seq;
             self.add("event", &event);
         }
-        for (seq, name) in console.histories(|h| h.changed_since(self.place.changes, PER_LOOK_MAX)) {
-            self.place.changes = seq;
+        for (seq, name) in console.histories(|h| h.changed_since(self.position.changes, MAX_EVENTS_PER_POLL))
+        {
+            self.position.changes = seq;
             let kind = if matches!(name, whimbrel_node::observation::Name::Gnb(_)) { "gnb" } else { "ue" };
-            self.add(kind, &Changed { subject: why::shown(&name) });
+            self.add(kind, &ChangeNotice { subject: why::shown(&name) });
         }
         self.look_at_signalling();
-        if self.chunk.is_empty() && looks % LOOKS_PER_COMMENT == LOOKS_PER_COMMENT - 1 {
+        if self.chunk.is_empty() && looks % POLLS_PER_COMMENT == POLLS_PER_COMMENT - 1 {
             self.chunk += ": \n\n";
         }
         true
     }
 
     fn look_at_signalling(&mut self) {
-        let Some(watched) = self.watched.take() else { return };
+        let Some(watched) = self.watched_ue.take() else { return };
         let ues: Vec<UeId> = signalling::ues(&self.shared, &watched).unwrap_or_default();
         let last = self.shared.console.signalling(|s| s.newest_of(&ues));
         if self.signalling_sent.replace(last) != Some(last) && last > 0 {
             self.add("signalling", &NewSignalling { ue: &watched, last });
         }
-        self.watched = Some(watched);
+        self.watched_ue = Some(watched);
     }
 }
 
-impl hyper::body::Body for Stream {
+impl hyper::body::Body for EventStream {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
@@ -286,9 +287,9 @@ impl hyper::body::Body for Stream {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(()) => {}
             }
-            let next = tokio::time::Instant::now() + LOOK_EVERY;
+            let next = tokio::time::Instant::now() + POLL_INTERVAL;
             self.sleep.as_mut().reset(next);
-            if !self.look() {
+            if !self.poll_console() {
                 return Poll::Ready(None);
             }
         }
@@ -301,13 +302,13 @@ mod tests {
 
     #[test]
     fn a_place_is_read_back_and_another_runs_is_none() {
-        let place = StreamPosition { run: 0x12ab, events: 7, changes: 9 };
+        let place = StreamPosition { core_started: 0x12ab, events: 7, changes: 9 };
         assert_eq!(place.to_string().parse(), Ok(place));
         for wrong in ["", "12ab", "12ab-7", "12ab-7-9-1", "12ab-x-9", "-1-2"] {
             assert!(wrong.parse::<StreamPosition>().is_err(), "{wrong}");
         }
         let now = StreamPosition { events: 8, ..place };
-        assert!(place.is_within(&now) && !now.is_within(&place));
-        assert!(!StreamPosition { run: 1, ..place }.is_within(&now));
+        assert!(place.is_at_or_before(&now) && !now.is_at_or_before(&place));
+        assert!(!StreamPosition { core_started: 1, ..place }.is_at_or_before(&now));
     }
 }

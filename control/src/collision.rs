@@ -2,7 +2,7 @@
 //! 24.501 §6.3.2.5, §6.4.2.6, §6.4.3.6). Those of 5GMM procedures are in `amf/nas_dispatch.rs`.
 
 use crate::procedure::Procedure;
-use crate::state::{Phase, Security};
+use crate::state::{DownlinkProtection, Phase};
 
 #[cfg(test)]
 mod tests;
@@ -58,10 +58,13 @@ pub(crate) fn handover_meets(running: Option<Procedure>) -> Verdict {
 
 /// A 5GMM message to a UE in handover. During preparation it is sent, except SECURITY MODE COMMAND (TS 33.501 §6.9.5).
 /// During execution it is held.
-pub(crate) fn message_meets(phase: Option<Phase>, security: Security) -> Verdict {
+pub(crate) fn message_meets(phase: Option<Phase>, security: DownlinkProtection) -> Verdict {
     match (phase, security) {
-        (Some(Phase::Waiting | Phase::Preparing), Security::Plain | Security::Current) => Verdict::Proceed,
-        (Some(Phase::Waiting | Phase::Preparing), Security::Proposed) => Verdict::Wait,
+        (
+            Some(Phase::Waiting | Phase::Preparing),
+            DownlinkProtection::Plain | DownlinkProtection::Current,
+        ) => Verdict::Proceed,
+        (Some(Phase::Waiting | Phase::Preparing), DownlinkProtection::Proposed) => Verdict::Wait,
         (Some(Phase::Executing) | None, _) => Verdict::Wait,
     }
 }

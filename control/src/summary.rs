@@ -144,9 +144,9 @@ fn timers(ue: &UeContext) -> Vec<RunningTimer> {
         timer(name, session, until)
     });
     let of_ue = [
-        ("mobile reachable and implicit deregistration", ue.amf.reachable_until),
-        ("T3324", ue.amf.reach().until.filter(|_| ue.amf.connection.is_none())),
-        ("connection idle", ue.amf.connection_until),
+        ("mobile reachable and implicit deregistration", ue.amf.implicit_deregistration_at),
+        ("T3324", ue.amf.reach().pageable_until.filter(|_| ue.amf.connection.is_none())),
+        ("connection idle", ue.amf.inactivity_deadline),
     ];
     let of_ue = of_ue.into_iter().filter_map(|(name, until)| Some(timer(name, None, until?)));
     let leaving = ue.sessions.values().filter(|s| s.is_leaving());

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use whimbrel_ids::{FiveQi, Instant, PduSessionId, Qfi};
 use whimbrel_nas::ie::{
     FilterComponent, FilterDirection, FlowOperation, FlowParameter, PacketFilter, PduSessionType,
-    QosFlowDescription, QosRule, RuleBinding, RuleOperation,
+    QosFlowBinding, QosFlowDescription, QosRule, RuleOperation,
 };
 use whimbrel_ngap::{Cause, CauseRadioNetwork};
 
@@ -917,7 +917,7 @@ fn asked_flow(step: ModifyStep) -> QosRequest {
         id: 0,
         operation: RuleOperation::Create(vec![filter]),
         default: false,
-        binding: Some(RuleBinding { precedence: ASKED_PRECEDENCE, segregation: false, qfi }),
+        binding: Some(QosFlowBinding { precedence: ASKED_PRECEDENCE, segregation: false, qfi }),
     };
     let flow = QosFlowDescription {
         qfi,

@@ -18,7 +18,7 @@ const SEQ_MAX: u64 = (1 << (48 - IND_BITS)) - 1;
 const TICK_MICROS: u64 = 100_000;
 /// Δ of Annex C.3: the largest jump of SEQ that a USIM takes. Together with the clock's unit it covers 310 days, and
 /// it keeps SEQ from being driven to its end.
-pub const DELTA: u64 = 1 << 28;
+pub const MAX_SEQ_JUMP: u64 = 1 << 28;
 
 /// Sequence number of 48 bits (TS 33.102 §6.3.2).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -142,7 +142,7 @@ impl SqnState {
     /// Returns the offset to make durable, if it changed.
     pub fn resynchronise(&mut self, now: Instant, sqn_ms: Sqn) -> Option<SqnOffset> {
         let next = self.offset.seq(now).max(self.last.seq().saturating_add(1));
-        if next > sqn_ms.seq() && next - sqn_ms.seq() <= DELTA {
+        if next > sqn_ms.seq() && next - sqn_ms.seq() <= MAX_SEQ_JUMP {
             return None;
         }
         self.last = sqn_ms;
@@ -168,19 +168,19 @@ pub struct UsimSqn {
     seq: [u64; IND_COUNT],
     highest: Sqn,
     delta: u64,
-    limit: Option<u64>,
+    age_limit: Option<u64>,
 }
 
 impl Default for UsimSqn {
     fn default() -> Self {
-        Self::new(DELTA, None)
+        Self::new(MAX_SEQ_JUMP, None)
     }
 }
 
 impl UsimSqn {
     /// A fresh USIM that takes jumps of SEQ up to `delta` (Δ) and, if `limit` (L) is given, none older than that.
     pub const fn new(delta: u64, limit: Option<u64>) -> Self {
-        Self { seq: [0; IND_COUNT], highest: Sqn::ZERO, delta, limit }
+        Self { seq: [0; IND_COUNT], highest: Sqn::ZERO, delta, age_limit: limit }
     }
 
     /// SQN_MS: the highest accepted.
@@ -194,7 +194,7 @@ impl UsimSqn {
         if seq.saturating_sub(seq_ms) > self.delta {
             return Err(SqnRefusal::TooFarAhead);
         }
-        if self.limit.is_some_and(|l| seq_ms.saturating_sub(seq) > l) {
+        if self.age_limit.is_some_and(|l| seq_ms.saturating_sub(seq) > l) {
             return Err(SqnRefusal::TooOld);
         }
         let place = &mut self.seq[usize::from(sqn.ind()) % IND_COUNT];
@@ -246,11 +246,11 @@ mod tests {
     #[test] // TS 33.102 §6.3.5: the sequence of a USIM that is far ahead, or far behind
     fn resynchronisation_makes_the_next_sqn_fresh() {
         for used in [0, 1, 5_000, 1 << 40] {
-            let mut usim = UsimSqn::new(u64::MAX, Some(DELTA));
+            let mut usim = UsimSqn::new(u64::MAX, Some(MAX_SEQ_JUMP));
             if used > 0 {
                 usim.accept(Sqn::new(used, 7)).unwrap();
             }
-            usim.delta = DELTA;
+            usim.delta = MAX_SEQ_JUMP;
             let mut he = SqnState::new(SqnOffset::ZERO);
             assert!(usim.accept(he.next(NOW)).is_err());
             assert!(he.resynchronise(later(2), usim.highest()).is_some());
@@ -269,14 +269,14 @@ mod tests {
 
     #[test] // TS 33.102 Annex C.2.2
     fn usim_takes_vectors_out_of_order_within_its_array() {
-        let mut usim = UsimSqn::new(DELTA, Some(10));
+        let mut usim = UsimSqn::new(MAX_SEQ_JUMP, Some(10));
         usim.accept(Sqn::new(10, 1)).unwrap();
         usim.accept(Sqn::new(12, 3)).unwrap();
         usim.accept(Sqn::new(11, 2)).unwrap();
         assert_eq!(usim.accept(Sqn::new(11, 2)), Err(SqnRefusal::NotFresh));
         assert_eq!(usim.accept(Sqn::new(12, 3)), Err(SqnRefusal::NotFresh));
         assert_eq!(usim.accept(Sqn::new(1, 4)), Err(SqnRefusal::TooOld));
-        assert_eq!(usim.accept(Sqn::new(13 + DELTA, 4)), Err(SqnRefusal::TooFarAhead));
+        assert_eq!(usim.accept(Sqn::new(13 + MAX_SEQ_JUMP, 4)), Err(SqnRefusal::TooFarAhead));
         assert_eq!(usim.highest(), Sqn::new(12, 3));
     }
 

@@ -122,7 +122,7 @@ impl Bench {
         };
         if replicated {
             let snapshot = bench.cta.snapshot().expect("it has no CTA replica");
-            bench.cta.wait();
+            bench.cta.begin_holding();
             let directory = Directory::new(default_config().amf.plmn, HomeNetworkKeys::new());
             let entropy = (Prf::new(&[8; 16]), 0);
             let cta_replica = CtaReplica::new(snapshot.octets(), directory, Home::default(), entropy, ());
@@ -194,7 +194,7 @@ impl Bench {
         self.replicating += began.elapsed();
         let began = clock();
         self.cta.acknowledged(held, out);
-        self.cta.sent();
+        self.cta.mark_outputs_sent();
         self.core += began.elapsed();
     }
 
@@ -379,7 +379,7 @@ fn main() {
     let ue = bench.cta.cta().contexts().next().expect("there are UEs").clone();
     let connected = resident_per_ue(&ue);
     let mut idle = ue;
-    (idle.amf.connection, idle.amf.connection_until) = (None, None);
+    (idle.amf.connection, idle.amf.inactivity_deadline) = (None, None);
     if let Some(security) = &mut idle.amf.security.current {
         security.release_schedules(); // as when its connection is released
     }

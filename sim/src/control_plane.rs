@@ -217,7 +217,7 @@ impl Sim {
         }
         self.ngap_leaves(host, out.ngap);
         for (to, message) in out.cpfs {
-            let taken = self.control.cta.taken(to);
+            let taken = self.control.cta.durable_messages(to);
             self.link(Link::Down { to, taken, message });
         }
         self.replicate(false, &out.stored);

@@ -183,7 +183,7 @@ impl Sim {
             return;
         }
         let Some(snapshot) = self.control.cta.snapshot() else { return };
-        self.control.cta.wait(); // it has it at once
+        self.control.cta.begin_holding(); // it has it at once
         let directory = Directory::new(self.config.amf.plmn, self.home_keys.clone());
         let entropy = (Prf::new(&self.rng.octets()), 0);
         let recorder = self.control.cta.inspect().restarted(false);
@@ -216,7 +216,7 @@ impl Sim {
     pub(crate) fn pair_rests(&self) -> bool {
         !self.control.pair.dead
             && self.control.cta.waiting() == 0
-            && self.control.cta.unsettled().next().is_none()
+            && self.control.cta.unresumed_cpfs().next().is_none()
     }
 
     /// An input of the CTA.
@@ -267,7 +267,7 @@ impl Sim {
             _ => {}
         }
         if let Some(record) = record {
-            self.control.pair.caused.extend(self.control.cta.newest().map(octets_of));
+            self.control.pair.caused.extend(self.control.cta.newest_held_outputs().map(octets_of));
             self.send_to_cta_replica(record);
         }
         match loss {
@@ -284,7 +284,7 @@ impl Sim {
         let (ordered, record) = self.control.cta.order(self.now, order, &mut out);
         self.control.pair.unacknowledged.extend(record.as_ref().map(|_| None));
         if let Some(record) = record {
-            self.control.pair.caused.extend(self.control.cta.newest().map(octets_of));
+            self.control.pair.caused.extend(self.control.cta.newest_held_outputs().map(octets_of));
             self.send_to_cta_replica(record);
         }
         self.cta_output(out);
@@ -368,8 +368,8 @@ impl Sim {
             return self.lose_cta();
         }
         self.cta_output(out);
-        self.control.cta.sent();
-        if let Some(record) = self.control.cta.left() {
+        self.control.cta.mark_outputs_sent();
+        if let Some(record) = self.control.cta.sent_report() {
             self.send_to_cta_replica(record);
         }
     }
@@ -595,7 +595,7 @@ impl Sim {
         let before = self.queue.messages.len();
         self.queue.messages.retain(|_, t| !on_links(t));
         cluster.under_way -= before - self.queue.messages.len();
-        let of_former: Vec<_> = self.control.cta.unsettled().collect();
+        let of_former: Vec<_> = self.control.cta.unresumed_cpfs().collect();
         self.cta_input(Input::Rings(rings));
         for cpf in of_former {
             let Some(cluster) = &mut self.control.cluster else { return };
@@ -607,7 +607,7 @@ impl Sim {
             let Some(end) = cluster.ends.get_mut(&cpf) else { continue }; // dead, and to be found out
             let has = end.taken();
             let messages = self.control.cta.resume(cpf, has).expect("both have what the other lacks");
-            let taken = self.control.cta.taken(cpf);
+            let taken = self.control.cta.durable_messages(cpf);
             let rest = end.resume(taken).expect("it is kept until it is confirmed");
             let again: Vec<_> = rest.cloned().map(|message| Link::Up { from: cpf, has, message }).collect();
             messages.into_iter().for_each(|message| self.link(Link::Down { to: cpf, taken, message }));

@@ -111,7 +111,7 @@ impl Sim {
         self.trace(|| "the CTA goes on without its replica".into());
         let mut out = whimbrel_resilience::Outbox::default();
         self.control.pair.discard_replica();
-        self.control.cta.alone(&mut out);
+        self.control.cta.continue_without_replica(&mut out);
         self.cta_output(out);
         for gnb in self.own_gnbs() {
             self.end_further(gnb);

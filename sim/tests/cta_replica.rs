@@ -295,16 +295,20 @@ fn outputs_leave_when_the_cta_replica_has_the_input_or_is_discarded() {
     let record =
         active.handle(NOW, Input::Waited(SECOND), &mut out).expect("there is a record for the CTA replica");
     assert_eq!(active.waiting(), 0, "nothing waits for one that has to catch up");
-    assert_eq!(cta_replica.take(record.octets()), active.wait().ok_or(ReplicaFault::OutOfOrder), "it has");
+    assert_eq!(
+        cta_replica.take(record.octets()),
+        active.begin_holding().ok_or(ReplicaFault::OutOfOrder),
+        "it has"
+    );
     let record = active.handle(NOW, Input::Tick, &mut out).expect("there is a record for the CTA replica");
     assert_eq!((out.pfcp.len(), active.waiting()), (0, 1));
     let held = cta_replica.take(record.octets()).expect("it follows");
     assert_eq!(cta_replica.take(record.octets()), Err(ReplicaFault::OutOfOrder), "it came twice");
     active.acknowledged(held, &mut out);
     assert_eq!((out.pfcp.len(), active.waiting()), (1, 0), "the association is asked for");
-    assert!(active.left().is_none(), "the edge has yet to send it");
-    active.sent();
-    assert!(active.left().is_some() && active.left().is_none(), "reported once");
+    assert!(active.sent_report().is_none(), "the edge has yet to send it");
+    active.mark_outputs_sent();
+    assert!(active.sent_report().is_some() && active.sent_report().is_none(), "reported once");
 
     active.handle(NOW, Input::Pfcp(whimbrel_control::UpfId(0), &[]), &mut out);
     let later = NOW + SECOND;
@@ -312,7 +316,7 @@ fn outputs_leave_when_the_cta_replica_has_the_input_or_is_discarded() {
     assert_eq!((out.pfcp.len(), active.waiting()), (1, 2));
     active.acknowledged(held + 1, &mut out);
     assert_eq!((out.pfcp.len(), active.waiting()), (1, 1), "the CTA replica does not hold the second");
-    active.alone(&mut out);
+    active.continue_without_replica(&mut out);
     assert_eq!((out.pfcp.len(), active.is_replicated()), (2, false));
     assert!(active.handle(later + SECOND, Input::Tick, &mut out).is_none());
     assert_eq!(out.pfcp.len(), 3, "and from then on at once");
@@ -332,8 +336,8 @@ fn time_for_ues_continues_by_the_former_ctas_clock() {
         cta_replica.take(record.octets()).expect("it follows");
         cta_replica.timed(here);
         active.acknowledged(1, &mut Outbox::default());
-        active.sent();
-        let left = active.left().expect("the association was asked for");
+        active.mark_outputs_sent();
+        let left = active.sent_report().expect("the association was asked for");
         cta_replica.take(left.octets()).expect("it follows");
         cta_replica.timed(here + SECOND / 4);
         let (mut active, first) = cta_replica.take_over();
@@ -362,26 +366,26 @@ fn an_ngap_message_has_one_mark_in_the_primary_and_its_replica() {
         &mut out,
     );
     active.handle(NOW, Input::Ngap(association, 0, &UNREADABLE), &mut out);
-    let alone = active.take_marks();
+    let alone = active.take_sent_message_numbers();
     assert_eq!((alone.len(), out.ngap.len()), (1, 1));
     let snapshot = active.snapshot().expect("it has no CTA replica");
     let mut cta_replica = cta_replica_of(snapshot.octets()).expect("it follows");
-    active.wait();
+    active.begin_holding();
     out = Outbox::default();
     for _ in 0..3 {
         let record = active.handle(NOW, Input::Ngap(association, 0, &UNREADABLE), &mut out);
         cta_replica.take(record.expect("it goes to the CTA replica").octets()).expect("it follows");
     }
-    assert_eq!((out.ngap.len(), active.take_marks()), (0, vec![]), "they wait");
+    assert_eq!((out.ngap.len(), active.take_sent_message_numbers()), (0, vec![]), "they wait");
     active.acknowledged(cta_replica.held() - 1, &mut out);
-    let left = active.take_marks();
+    let left = active.take_sent_message_numbers();
     assert_eq!((out.ngap.len(), left.len()), (2, 2));
     let (mut active, first) = cta_replica.take_over();
-    let doubtful = active.take_marks();
+    let doubtful = active.take_sent_message_numbers();
     assert_eq!((first.ngap.len(), &doubtful[..2]), (3, &left[..]));
     assert!(alone.iter().chain(&doubtful).is_sorted_by(|a, b| a < b), "they grow through a takeover");
     active.handle(NOW, Input::Ngap(association, 0, &UNREADABLE), &mut out);
-    assert!(active.take_marks()[0] > doubtful[2]);
+    assert!(active.take_sent_message_numbers()[0] > doubtful[2]);
 }
 
 #[test]
@@ -402,10 +406,10 @@ fn a_cta_replica_knows_which_messages_of_an_association_it_has() {
         cta_replica.received().get(&association).copied()
     };
     assert_eq!(take(&mut active, Input::Tick), None);
-    active.received(association, 7);
+    active.set_next_message(association, 7);
     assert_eq!(take(&mut active, Input::Ngap(association, 0, &UNREADABLE)), Some(7));
     assert_eq!(take(&mut active, Input::Tick), Some(7));
-    active.received(association, 9);
+    active.set_next_message(association, 9);
     assert_eq!(take(&mut active, Input::Ngap(association, 0, &UNREADABLE)), Some(9));
     assert_eq!(take(&mut active, Input::AssociationDown(association)), None);
 }

@@ -438,7 +438,7 @@ fn path_switch_before_the_ue_is_known_to_be_where_it_came_from() {
         assert_eq!(psis(&m.pdu_session_resource_switched_list), [1]);
         assert_eq!((an(&net, 1), downlink(&mut net, 1).0), (at_target(2), at_target(2)));
         assert!(matches!(net.take_ngap(SOURCE).as_slice(), [Message::UeContextReleaseCommand(_)]), "{upf:?}");
-        assert!(context(&net).amf.mobility.source.is_none());
+        assert!(context(&net).amf.mobility.forwarding_source.is_none());
         over(&mut net);
     }
 }

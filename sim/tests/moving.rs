@@ -86,7 +86,7 @@ fn failing(seed: u64, at_source: bool, faults: gnb::Faults) -> Sim {
     assert!(
         context.amf.registered
             && context.amf.mobility.target.is_none()
-            && context.amf.mobility.source.is_none()
+            && context.amf.mobility.forwarding_source.is_none()
     );
     assert_eq!(net.gnb_ref(gnbs[1]).contexts(), 0, "the target keeps nothing");
     assert_eq!(net.upf_sessions(), 2);

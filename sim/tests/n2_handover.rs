@@ -82,7 +82,10 @@ fn released(net: &mut Sim, gnb: GnbIndex) -> (AmfUeNgapId, Cause) {
 fn over(net: &mut Sim) {
     net.settle(SECOND * 2);
     let p = context(net);
-    assert!(p.amf.mobility.target.is_none() && p.amf.mobility.source.is_none() && p.is_idle(), "{p:?}");
+    assert!(
+        p.amf.mobility.target.is_none() && p.amf.mobility.forwarding_source.is_none() && p.is_idle(),
+        "{p:?}"
+    );
     assert!(p.sessions.values().all(|s| s.forwarding.is_none()));
     assert_eq!(net.upf_sessions(), net.cta().contexts().map(|p| p.sessions.len()).sum::<usize>());
 }

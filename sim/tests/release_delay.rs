@@ -87,7 +87,7 @@ fn a_ue_that_waits_after_service_reject_9_is_released_after_the_delay() {
     unknown_to_the_core(&mut net, ue);
     net.command(ue, Command::ServiceRequest);
     net.settle(AT_ONCE);
-    assert!(net.ue_ref(ue).is_connected() && net.contexts().all(|p| p.amf.connection_until.is_some()));
+    assert!(net.ue_ref(ue).is_connected() && net.contexts().all(|p| p.amf.inactivity_deadline.is_some()));
     assert_eq!(net.cta().occupancy(), (1, 1));
     net.settle(SECOND);
     assert!(registered(&net, ue));

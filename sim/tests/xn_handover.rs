@@ -325,7 +325,7 @@ fn the_source_is_lost_on_the_way() {
     net.settle(SECOND * 6);
     failure(&mut net);
     assert!(!context(&net).is_connected());
-    assert!(context(&net).amf.reachable_until.is_some());
+    assert!(context(&net).amf.implicit_deregistration_at.is_some());
 }
 
 #[test] // TS 38.413 §8.4.4.4: the same request again is worked on once; another gNB's takes its place

@@ -91,19 +91,19 @@ const ALIASES: [(&str, Column); 7] = [
 ];
 
 /// A heading as it is compared: letters and digits alone, in lower case.
-fn plain(heading: &str) -> String {
+fn normalise_heading(heading: &str) -> String {
     heading.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
 /// The column of a heading.
 fn column_of(heading: &str) -> Option<Column> {
-    let heading = plain(heading);
-    let own = COLUMNS.iter().find(|(_, name)| plain(name) == heading).map(|(column, _)| *column);
+    let heading = normalise_heading(heading);
+    let own = COLUMNS.iter().find(|(_, name)| normalise_heading(name) == heading).map(|(column, _)| *column);
     own.or_else(|| ALIASES.iter().find(|(name, _)| *name == heading).map(|(_, column)| *column))
 }
 
 /// The columns that together say what `subscription` says alone.
-const OF_SUBSCRIPTION: [Column; 12] = [
+const SUBSCRIPTION_COLUMNS: [Column; 12] = [
     C::Slice,
     C::Dnn,
     C::SessionType,
@@ -127,11 +127,11 @@ impl Column {
 /// The header line: which column stands where.
 pub(crate) struct ColumnHeader {
     /// The field of each column, by the column's number.
-    place: [Option<usize>; COLUMNS.len()],
-    fields: usize,
+    field_of_column: [Option<usize>; COLUMNS.len()],
+    field_count: usize,
     ignored: Vec<String>,
     /// The previous row's subscription and its fields: mostly the next row has the same.
-    last: Option<(Vec<String>, Arc<Subscription>)>,
+    previous_row: Option<(Vec<String>, Arc<Subscription>)>,
 }
 
 impl ColumnHeader {
@@ -150,8 +150,8 @@ impl ColumnHeader {
         if place.iter().all(Option::is_none) {
             return Err(Problem::NoHeader);
         }
-        let header = Self { place, fields: fields.len(), ignored, last: None };
-        match [C::Supi, C::K].into_iter().find(|c| header.place[*c as usize].is_none()) {
+        let header = Self { field_of_column: place, field_count: fields.len(), ignored, previous_row: None };
+        match [C::Supi, C::K].into_iter().find(|c| header.field_of_column[*c as usize].is_none()) {
             Some(absent) => Err(Problem::NoColumn(absent.name())),
             None => Ok(header),
         }
@@ -165,12 +165,12 @@ impl ColumnHeader {
     /// The record of a row.
     pub(crate) fn record(&mut self, fields: &[String]) -> Result<SubscriberRecord, Problem> {
         // Spreadsheets end rows with separators that no heading stands over.
-        let more = fields.get(self.fields..).unwrap_or_default();
-        if fields.len() < self.fields || more.iter().any(|f| !f.is_empty()) {
-            return Err(Problem::FieldCount { found: fields.len(), expected: self.fields });
+        let more = fields.get(self.field_count..).unwrap_or_default();
+        if fields.len() < self.field_count || more.iter().any(|f| !f.is_empty()) {
+            return Err(Problem::FieldCount { found: fields.len(), expected: self.field_count });
         }
-        let row = Fields { place: &self.place, fields };
-        let supi = row.number::<Supi>(C::Supi)?.ok_or(Problem::Missing("supi"))?;
+        let row = ImportRow { field_of_column: &self.field_of_column, fields };
+        let supi = row.read_digits::<Supi>(C::Supi)?.ok_or(Problem::Missing("supi"))?;
         let (op, opc) = (row.text(C::Op), row.text(C::Opc));
         let op_beside_opc = op.filter(|_| opc.is_some());
         let op = op.filter(|_| op_beside_opc.is_none());
@@ -186,18 +186,18 @@ impl ColumnHeader {
         let k = long_term_key(row.text(C::K).ok_or(Problem::Missing("k"))?, algorithm)
             .map_err(Problem::Record)?;
         if let Some(op) = op_beside_opc {
-            of_one_another(&k, op, &operator_code)?;
+            check_opc(&k, op, &operator_code)?;
         }
         let record = SubscriberRecord {
             supi,
             k,
             operator_code,
             amf,
-            algorithm: row.parsed::<Algorithm>(C::Algorithm)?.unwrap_or(algorithm),
-            auth: row.parsed::<AuthMethod>(C::Auth)?.unwrap_or_default(),
+            algorithm: row.parse_id::<Algorithm>(C::Algorithm)?.unwrap_or(algorithm),
+            auth: row.parse_id::<AuthMethod>(C::Auth)?.unwrap_or_default(),
             sqn_offset: row.sqn_offset()?,
-            status: row.parsed::<Status>(C::Status)?.unwrap_or_default(),
-            msisdn: row.number::<Msisdn>(C::Msisdn)?,
+            status: row.parse_id::<Status>(C::Status)?.unwrap_or_default(),
+            msisdn: row.read_digits::<Msisdn>(C::Msisdn)?,
             subscription: self.subscription(fields)?,
         };
         record.check().map_err(Problem::Record)?;
@@ -205,28 +205,30 @@ impl ColumnHeader {
     }
 
     fn subscription(&mut self, fields: &[String]) -> Result<Arc<Subscription>, Problem> {
-        let row = Fields { place: &self.place, fields };
-        let says =
-            || OF_SUBSCRIPTION.iter().chain([&C::Subscription]).map(|c| row.text(*c).unwrap_or_default());
-        if let Some((_, subscription)) = self.last.as_ref().filter(|(last, _)| says().eq(last.iter())) {
+        let row = ImportRow { field_of_column: &self.field_of_column, fields };
+        let says = || {
+            SUBSCRIPTION_COLUMNS.iter().chain([&C::Subscription]).map(|c| row.text(*c).unwrap_or_default())
+        };
+        if let Some((_, subscription)) = self.previous_row.as_ref().filter(|(last, _)| says().eq(last.iter()))
+        {
             return Ok(Arc::clone(subscription));
         }
         let subscription = Arc::new(row.subscription()?);
-        self.last = Some((says().map(str::to_owned).collect(), Arc::clone(&subscription)));
+        self.previous_row = Some((says().map(str::to_owned).collect(), Arc::clone(&subscription)));
         Ok(subscription)
     }
 }
 
 /// A row under its header.
-struct Fields<'a> {
-    place: &'a [Option<usize>; COLUMNS.len()],
+struct ImportRow<'a> {
+    field_of_column: &'a [Option<usize>; COLUMNS.len()],
     fields: &'a [String],
 }
 
-impl Fields<'_> {
+impl ImportRow<'_> {
     /// The field of a column, unless absent or empty.
     fn text(&self, column: Column) -> Option<&str> {
-        let field = self.fields.get(self.place[column as usize]?)?.as_str();
+        let field = self.fields.get(self.field_of_column[column as usize]?)?.as_str();
         (!field.is_empty()).then_some(field)
     }
 
@@ -240,7 +242,7 @@ impl Fields<'_> {
         self.text(column).map(parse).transpose()
     }
 
-    fn parsed<T: FromStr<Err = whimbrel_ids::ParseIdError>>(
+    fn parse_id<T: FromStr<Err = whimbrel_ids::ParseIdError>>(
         &self,
         column: Column,
     ) -> Result<Option<T>, Problem> {
@@ -248,7 +250,7 @@ impl Fields<'_> {
     }
 
     /// A number that spreadsheets take for one to be rounded, and people write in groups.
-    fn number<T: FromStr<Err = whimbrel_ids::ParseIdError>>(
+    fn read_digits<T: FromStr<Err = whimbrel_ids::ParseIdError>>(
         &self,
         column: Column,
     ) -> Result<Option<T>, Problem> {
@@ -277,16 +279,16 @@ impl Fields<'_> {
 
     fn subscription(&self) -> Result<Subscription, Problem> {
         if let Some(json) = self.text(C::Subscription) {
-            if let Some(other) = OF_SUBSCRIPTION.into_iter().find(|c| self.text(*c).is_some()) {
+            if let Some(other) = SUBSCRIPTION_COLUMNS.into_iter().find(|c| self.text(*c).is_some()) {
                 return Err(Problem::SubscriptionTwice(other.name()));
             }
             return serde_json::from_str(json).map_err(|e| Problem::Subscription(e.to_string()));
         }
         let mut subscription =
             Subscription { rfsp: self.value(C::Rfsp, |_| "1 to 256")?, ..Subscription::default() };
-        self.rate(C::UeAmbrUplink, &mut subscription.ue_ambr.uplink)?;
-        self.rate(C::UeAmbrDownlink, &mut subscription.ue_ambr.downlink)?;
-        let s_nssai = self.parsed::<SNssai>(C::Slice)?.unwrap_or(SNssai::sst(1));
+        self.set_rate_if_given(C::UeAmbrUplink, &mut subscription.ue_ambr.uplink)?;
+        self.set_rate_if_given(C::UeAmbrDownlink, &mut subscription.ue_ambr.downlink)?;
+        let s_nssai = self.parse_id::<SNssai>(C::Slice)?.unwrap_or(SNssai::sst(1));
         subscription.slices = vec![SubscribedSlice { s_nssai, default: true, dnns: self.dnns()? }];
         Ok(subscription)
     }
@@ -298,7 +300,7 @@ impl Fields<'_> {
         let mut dnns = Vec::new();
         for name in self.text(C::Dnn).unwrap_or("internet").split([';', ',']) {
             let mut d = DnnConfiguration::new(name.trim().parse::<Dnn>().map_err(bad)?);
-            if let Some(only) = self.parsed::<SessionType>(C::SessionType)? {
+            if let Some(only) = self.parse_id::<SessionType>(C::SessionType)? {
                 (d.session_type, d.allowed_session_types) = (only, allowed_with(only));
             }
             if let Some(five_qi) = self.value(C::FiveQi, |_| "a number, such as 9")? {
@@ -307,20 +309,20 @@ impl Fields<'_> {
             if let Some(level) = self.value(C::ArpPriorityLevel, |_| "1 to 15")? {
                 d.arp.priority_level = level;
             }
-            self.rate(C::SessionAmbrUplink, &mut d.session_ambr.uplink)?;
-            self.rate(C::SessionAmbrDownlink, &mut d.session_ambr.downlink)?;
+            self.set_rate_if_given(C::SessionAmbrUplink, &mut d.session_ambr.uplink)?;
+            self.set_rate_if_given(C::SessionAmbrDownlink, &mut d.session_ambr.downlink)?;
             if dnns.is_empty() {
                 d.default = true;
                 d.ipv4 = self.value(C::Ipv4, |_| "an IPv4 address")?;
-                d.ipv6 = self.parsed(C::Ipv6)?;
+                d.ipv6 = self.parse_id(C::Ipv6)?;
             }
             dnns.push(d);
         }
         Ok(dnns)
     }
 
-    fn rate(&self, column: Column, rate: &mut BitRate) -> Result<(), Problem> {
-        if let Some(given) = self.parsed(column)? {
+    fn set_rate_if_given(&self, column: Column, rate: &mut BitRate) -> Result<(), Problem> {
+        if let Some(given) = self.parse_id(column)? {
             *rate = given;
         }
         Ok(())
@@ -328,7 +330,7 @@ impl Fields<'_> {
 }
 
 /// Whether OPc is the one that K and OP give: TS 35.206 §8.2.
-fn of_one_another(k: &LongTermKey, op: &str, code: &OperatorCode) -> Result<(), Problem> {
+fn check_opc(k: &LongTermKey, op: &str, code: &OperatorCode) -> Result<(), Problem> {
     let op = OperatorCode::read(Some(op), None, None, None).map_err(Problem::Record)?;
     match (k, &op, code) {
         (LongTermKey::K128(k), OperatorCode::Op(op), OperatorCode::Opc(opc))
@@ -359,12 +361,12 @@ mod tests {
 
     #[test]
     fn a_heading_is_of_one_column() {
-        let own = COLUMNS.iter().map(|(_, name)| plain(name));
+        let own = COLUMNS.iter().map(|(_, name)| normalise_heading(name));
         let mut all: Vec<String> = own.chain(ALIASES.iter().map(|(name, _)| (*name).to_owned())).collect();
         let count = all.len();
         all.sort();
         all.dedup();
         assert_eq!(all.len(), count);
-        assert!(ALIASES.iter().all(|(name, _)| plain(name) == *name));
+        assert!(ALIASES.iter().all(|(name, _)| normalise_heading(name) == *name));
     }
 }

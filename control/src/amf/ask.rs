@@ -6,13 +6,13 @@ use super::n2::send_nas;
 use crate::event::{Dropped, Event};
 use crate::input::Input;
 use crate::procedure::{ATTEMPTS, End, Repeated, Ue, attempt};
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// Sends a 5GMM message and repeats it until one of the accepted messages comes.
 pub(crate) async fn ask(
     ue: Ue,
     message: Box<mm::Message>,
-    security: Security,
+    security: DownlinkProtection,
     repeated: Repeated,
     accepts: fn(&Input) -> bool,
 ) -> Result<Box<mm::Message>, End> {
@@ -24,7 +24,7 @@ pub(crate) async fn ask(
 pub(crate) async fn ask_past(
     ue: Ue,
     message: Box<mm::Message>,
-    security: Security,
+    security: DownlinkProtection,
     mut repeated: Repeated,
     accepts: fn(&Input) -> bool,
     stale: impl Fn(&mm::Message) -> bool,

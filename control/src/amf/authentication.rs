@@ -15,7 +15,7 @@ use super::{eap_aka_prime, five_g_aka, open_home, udm_client, veil_home};
 use crate::procedure::{End, Ue};
 use crate::refusal::Refusal;
 use crate::services::nudm::{AuthData, Identity, Resynchronisation, Vector};
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// Proof that the UE holds the subscriber's key. Only [`authenticate`] and [`open_attach`](super::open_attach) make one, and the security mode demands it.
 pub(crate) struct Authenticated {
@@ -164,7 +164,7 @@ pub(crate) async fn authenticate(
             ChallengeStep::KsiInUse => ng_ksi = after(ng_ksi),
             // TS 24.501 §5.4.1.3.5, §5.4.1.3.7 c: perhaps the UE is not the one that the 5G-GUTI named.
             ChallengeStep::Failed(..) if remembered => {
-                identity = Identity::Suci(ask_suci(ue, Security::Plain).await?);
+                identity = Identity::Suci(ask_suci(ue, DownlinkProtection::Plain).await?);
                 (remembered, resynchronised) = (false, None);
             }
             ChallengeStep::Failed(refusal, _) if failure == Failure::Tolerated => return Err(refusal.into()),
@@ -186,7 +186,7 @@ pub(super) fn abba() -> Result<ie::Abba, Refusal> {
 pub(super) fn not_accepted(ue: Ue, refusal: Refusal, eap_failure: Option<ie::EapMessage>) -> End {
     let mut reject = AuthenticationReject::new();
     reject.eap_message = eap_failure;
-    send_nas(ue, &reject.into(), Security::Current);
+    send_nas(ue, &reject.into(), DownlinkProtection::Current);
     refusal.into()
 }
 

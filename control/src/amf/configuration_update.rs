@@ -14,13 +14,13 @@ use super::{end, ladn, ue_context_modification};
 use crate::event::Event;
 use crate::input::Input;
 use crate::procedure::{End, Lane, Procedure, Repeated, Ue};
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// Sends the network's name and time, as UEs show them. It needs no acknowledgement and is not repeated (TS 24.501
 /// §5.4.4.2).
 pub(crate) fn send_network_name(ue: Ue) {
     if let Some(command) = names(ue) {
-        send_nas(ue, &command.into(), Security::Current);
+        send_nas(ue, &command.into(), DownlinkProtection::Current);
     }
 }
 
@@ -101,7 +101,7 @@ async fn acknowledged(ue: Ue, command: ConfigurationUpdateCommand) -> Result<(),
     let timer = Repeated::new("CONFIGURATION UPDATE COMMAND", "T3555", ue.config().timers.t3555);
     let accepts =
         |i: &Input| matches!(i, Input::Mm(m) if matches!(**m, mm::Message::ConfigurationUpdateComplete(_)));
-    ask(ue, Box::new(command.into()), Security::Current, timer, accepts).await.map(drop)
+    ask(ue, Box::new(command.into()), DownlinkProtection::Current, timer, accepts).await.map(drop)
 }
 
 async fn reallocation(ue: Ue) -> Result<(), End> {

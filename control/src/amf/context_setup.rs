@@ -27,7 +27,7 @@ use crate::input::Input;
 use crate::procedure::{End, Interrupt, Lane, Ue};
 use crate::refusal::Refusal;
 use crate::services::nsmf::{N2Outcome, SmContextUpdateData};
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// A session to be set up at the gNB, and the NAS message that travels with it.
 struct SetupItem {
@@ -79,7 +79,8 @@ async fn may_ask_gnb(ue: Ue, psi: PduSessionId) -> Result<bool, End> {
 /// PDU SESSION RESOURCE RELEASE COMMAND, with the 5GSM message for the UE, if any (TS 38.413 §8.2.2).
 pub(crate) fn release_session_resources(ue: Ue, psi: PduSessionId, n1: Option<&sm::Message>) {
     let Some((amf_id, ran_id)) = ids(ue) else { return };
-    let protected = n1.and_then(|n1| n1_sm(psi, n1)).and_then(|m| protect(ue, &m, Security::Current));
+    let protected =
+        n1.and_then(|n1| n1_sm(psi, n1)).and_then(|m| protect(ue, &m, DownlinkProtection::Current));
     let (nas_pdu, count) = protected.map_or((None, None), |(pdu, count)| (Some(pdu), count));
     let cause = Cause::Nas(CauseNas::NormalRelease);
     let transfer = PduSessionResourceReleaseCommandTransfer::new(cause).to_vec();
@@ -140,10 +141,10 @@ pub(crate) fn deliver(ue: Ue, message: &mm::Message, sessions: &[PduSessionId]) 
             .iter()
             .for_each(|&psi| ue.smf().update_sm_context(ue, psi, SmContextUpdateData::SetupRequested));
     } else if has_context {
-        send_nas(ue, message, Security::Current);
+        send_nas(ue, message, DownlinkProtection::Current);
         sessions.iter().for_each(|&psi| ue.smf().update_sm_context(ue, psi, SmContextUpdateData::Activate)); // at the gNB that serves the UE then
     } else {
-        send_nas(ue, message, Security::Current);
+        send_nas(ue, message, DownlinkProtection::Current);
     }
     None
 }
@@ -265,7 +266,7 @@ fn named(items: &[SetupItem]) -> Vec<PduSessionId> {
 
 /// A protected NAS message and its COUNT, where there is one to send.
 fn nas_pdu(ue: Ue, message: Option<&mm::Message>) -> (Option<Vec<u8>>, Option<u32>) {
-    match message.and_then(|m| protect(ue, m, Security::Current)) {
+    match message.and_then(|m| protect(ue, m, DownlinkProtection::Current)) {
         Some((pdu, count)) => (Some(pdu), count),
         None => (None, None),
     }

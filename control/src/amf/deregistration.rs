@@ -14,13 +14,13 @@ use super::session_resources;
 use crate::event::{Deregistered, Event};
 use crate::input::Input;
 use crate::procedure::{End, Interrupt, Lane, Procedure, Repeated, Ue};
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// UE-initiated deregistration (TS 23.502 §4.2.2.3.2). It awaits nothing, so it is done in one step.
 pub(crate) fn by_ue(ue: Ue, request: &DeregistrationRequestUeOriginating) {
     let switch_off = request.deregistration_type.switch_off;
     if !switch_off {
-        send_nas(ue, &DeregistrationAcceptUeOriginating {}.into(), Security::Current);
+        send_nas(ue, &DeregistrationAcceptUeOriginating {}.into(), DownlinkProtection::Current);
     }
     let subject = ue.with(|p| p.subject());
     let took = std::time::Duration::ZERO;
@@ -113,7 +113,7 @@ async fn request(ue: Ue, cause: Option<MmCause>, again: bool) -> Result<(), End>
     let message = Box::new(message.into());
     let timer = Repeated::new("DEREGISTRATION REQUEST", "T3522", ue.config().timers.t3522);
     let accepts = |i: &Input| matches!(i, Input::Mm(m) if matches!(**m, mm::Message::DeregistrationAcceptUeTerminated(DeregistrationAcceptUeTerminated {})));
-    ask(ue, message, Security::Current, timer, accepts).await.map(drop)
+    ask(ue, message, DownlinkProtection::Current, timer, accepts).await.map(drop)
 }
 
 /// Deletes the UE's context without a request of the UE.

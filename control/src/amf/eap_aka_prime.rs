@@ -13,7 +13,7 @@ use super::five_g_aka::is_answer;
 use crate::procedure::{End, Repeated, Ue};
 use crate::refusal::Refusal;
 use crate::services::nudm::Resynchronisation;
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// One challenge (TS 33.501 §6.1.3.1 steps 3 to 11); the AUSF's part is [`EapAkaPrimeServer`]'s.
 pub(super) async fn challenge(
@@ -69,7 +69,7 @@ async fn send(
     let mut request = AuthenticationRequest::new(ng_ksi, abba()?);
     request.eap_message = EapMessage::new(eap);
     let timer = Repeated::new("AUTHENTICATION REQUEST", "T3560", ue.config().timers.t3560);
-    ask_past(ue, Box::new(request.into()), Security::Current, timer, is_answer, past).await
+    ask_past(ue, Box::new(request.into()), DownlinkProtection::Current, timer, is_answer, past).await
 }
 
 /// RFC 4187 §6.3.1, §6.3.2: unless the UE ended the exchange itself, a notification precedes EAP-Failure.

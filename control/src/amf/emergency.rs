@@ -16,7 +16,7 @@ use crate::config::Emergency;
 use crate::procedure::{End, Ue};
 use crate::refusal::Refusal;
 use crate::services::nudm::Identity;
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// Whether a UE registers for emergency services.
 pub(crate) fn is_emergency(request: &RegistrationRequest) -> bool {
@@ -66,7 +66,7 @@ async fn secured(ue: Ue, request: &RegistrationRequest, unauthenticated: bool) -
             ue.with(|p| p.amf.pei = Some(*pei));
             None
         }
-        _ => match ask_suci(ue, Security::Plain).await {
+        _ => match ask_suci(ue, DownlinkProtection::Plain).await {
             Ok(suci) => Some(suci),
             Err(End::Refused(_)) => None,
             Err(interrupted) => return Err(interrupted),

@@ -7,7 +7,7 @@ use super::ask::ask;
 use crate::input::Input;
 use crate::procedure::{End, Repeated, Ue};
 use crate::refusal::Refusal;
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// N5g-eir_EquipmentIdentityCheck, by the operator's list. If the list is not empty and SECURITY MODE COMPLETE had no
 /// IMEISV, the UE is asked for it, under protection.
@@ -22,7 +22,7 @@ pub(crate) async fn check(ue: Ue) -> Result<(), End> {
         let timer = Repeated::new("IDENTITY REQUEST", "T3570", config.timers.t3570);
         let accepts =
             |i: &Input| matches!(i, Input::Mm(m) if matches!(**m, mm::Message::IdentityResponse(_)));
-        let answer = ask(ue, question, Security::Current, timer, accepts).await?;
+        let answer = ask(ue, question, DownlinkProtection::Current, timer, accepts).await?;
         if let mm::Message::IdentityResponse(m) = *answer
             && let MobileIdentity::Pei(pei) = m.mobile_identity
         {

@@ -11,7 +11,7 @@ use crate::input::Input;
 use crate::procedure::{End, Repeated, Ue};
 use crate::refusal::Refusal;
 use crate::services::nudm::Resynchronisation;
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// What the SEAF has of a vector (TS 33.501 §6.1.3.2 step 5).
 pub(super) struct Challenge {
@@ -60,7 +60,9 @@ pub(super) async fn respond(
         }
         _ => false,
     };
-    match *ask_past(ue, Box::new(request.into()), Security::Current, timer, is_answer, stale).await? {
+    match *ask_past(ue, Box::new(request.into()), DownlinkProtection::Current, timer, is_answer, stale)
+        .await?
+    {
         mm::Message::AuthenticationResponse(m) => {
             Ok(answered(&m, &challenge).ok_or(ChallengeStep::Failed(Refusal::WrongResponse, None)))
         }

@@ -113,7 +113,7 @@ pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: Option<HandoverTarget>
                 ue.event(Event::Completed { procedure: Procedure::Handover, subject, took });
                 target::release_source_later(ue);
                 if let Some(request) = further {
-                    path_switch::go_on(ue, request);
+                    path_switch::resume_queued(ue, request);
                 }
             }
             Err(Failed::Refused { cause, refusal, container, target_knows }) => {
@@ -412,7 +412,7 @@ async fn arrive(
             ..(*source).clone()
         }));
         settle_chain(&mut p.amf);
-        p.amf.mobility.source =
+        p.amf.mobility.forwarding_source =
             (!target.source_lost).then(|| Source { connection: Some(*source), until: None }.into());
         Some((target, pending))
     }) else {

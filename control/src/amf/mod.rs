@@ -65,7 +65,7 @@ pub use crate::n14::{
 pub use crate::state::Target;
 pub use n2::{overloaded, release_of, release_of_first, unknown_local_id};
 pub use nas::named_within;
-pub use path_switch::released_meanwhile;
+pub use path_switch::build_failure_after_release;
 pub use ran_node::{
     Coding, HeldName, Load, OverloadOrder, RanNode, RanNodes, RanOutput, Rate, Reset, SETUP_WITHIN, Warning,
     WarningArea, WarningError, WarningState, WarningStatus, cbs_pages, nr_cell, reset_acknowledge,

@@ -10,7 +10,7 @@ use super::unread::Unread;
 use crate::digest::digest;
 use crate::event::Dropped;
 use crate::procedure::Ue;
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// A 5GMM message that may be acted upon.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ fn read(ue: Ue, octets: &[u8], first: bool) -> Result<Received, Unread> {
         let secured = ue.with(|p| {
             // Under doubtful keys there is no secure exchange: the UE answers an AUTHENTICATION REQUEST without protection.
             let secures = header == SecurityHeaderType::IntegrityProtectedAndCipheredWithNewContext
-                || !p.amf.keys_are_doubtful();
+                || !p.amf.has_unknown_nas_counts();
             let connection = p.amf.connection.as_mut();
             connection.is_some_and(|c| {
                 let before = c.secured;
@@ -251,19 +251,23 @@ fn goes_without_protection(message: &mm::Message) -> bool {
 
 /// Encodes and protects a downlink message; returns the COUNT used. `None`, with an event, if no COUNT is left: a COUNT
 /// is never used twice (TS 24.501 §4.4.3.5). Under doubtful keys nothing is protected.
-pub(crate) fn protect(ue: Ue, message: &mm::Message, security: Security) -> Option<(Vec<u8>, Option<u32>)> {
+pub(crate) fn protect(
+    ue: Ue,
+    message: &mm::Message,
+    security: DownlinkProtection,
+) -> Option<(Vec<u8>, Option<u32>)> {
     let mut plain = Vec::with_capacity(64);
     message.encode(&mut plain);
     ue.with(|p| {
         let (context, header) = match security {
-            Security::Plain => return Some((plain, None)),
-            Security::Current if p.amf.keys_are_doubtful() => {
+            DownlinkProtection::Plain => return Some((plain, None)),
+            DownlinkProtection::Current if p.amf.has_unknown_nas_counts() => {
                 return goes_without_protection(message).then_some((plain, None));
             }
-            Security::Proposed => {
+            DownlinkProtection::Proposed => {
                 (p.amf.security.proposed.as_mut(), SecurityHeaderType::IntegrityProtectedWithNewContext)
             }
-            Security::Current => {
+            DownlinkProtection::Current => {
                 (p.amf.security.current.as_mut(), SecurityHeaderType::IntegrityProtectedAndCiphered)
             }
         };

@@ -10,7 +10,7 @@ use super::{deregistration, end, nas_transport, registration, service_request, s
 use crate::event::{Dropped, Event};
 use crate::input::Input;
 use crate::procedure::{Lane, Procedure, Ue, out_of_state};
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// A 5GMM message that passed the security rules.
 pub(crate) fn received(ue: Ue, received: Received) {
@@ -120,6 +120,6 @@ pub(crate) fn duplicate(ue: Ue) {
 fn incompatible(ue: Ue, protected: bool) {
     out_of_state(ue);
     if protected {
-        send_nas(ue, &MmStatus::new(MmCause::MessageTypeNotCompatible).into(), Security::Current);
+        send_nas(ue, &MmStatus::new(MmCause::MessageTypeNotCompatible).into(), DownlinkProtection::Current);
     }
 }

@@ -12,7 +12,7 @@ use crate::event::{Dropped, Event};
 use crate::procedure::{Procedure, Ue};
 use crate::refusal::Refusal;
 use crate::services::nsmf::{SmContextCreateData, SmContextReleaseData, SmContextUpdateData};
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// A payload from the UE.
 pub(crate) fn uplink(ue: Ue, m: UlNasTransport) {
@@ -27,7 +27,7 @@ pub(crate) fn uplink(ue: Ue, m: UlNasTransport) {
     let Some(psi) = m.pdu_session_id else {
         // TS 24.501 §7.7.2: an element that this payload makes mandatory is missing.
         crate::procedure::out_of_state(ue);
-        return send_nas(ue, &MmStatus::new(MmCause::ConditionalIeError).into(), Security::Current);
+        return send_nas(ue, &MmStatus::new(MmCause::ConditionalIeError).into(), DownlinkProtection::Current);
     };
     if !ue.with(|p| p.amf.registered) {
         return crate::procedure::out_of_state(ue);
@@ -100,7 +100,7 @@ fn create(ue: Ue, psi: PduSessionId, m: &UlNasTransport) {
             ue.event(Event::Refused { procedure, subject, ran_ue_ngap_id, refusal });
             let mut answer = returned(psi, m.payload_container.clone(), cause);
             answer.back_off_timer = back_off.map(GprsTimer3::from_duration);
-            send_nas(ue, &answer.into(), Security::Current);
+            send_nas(ue, &answer.into(), DownlinkProtection::Current);
         }
     }
 }
@@ -179,7 +179,7 @@ fn choose(ue: Ue, psi: PduSessionId, m: &UlNasTransport) -> Result<(SNssai, Dnn)
 
 /// TS 24.501 §5.4.5.3.1 e: the payload goes back with the cause.
 fn not_forwarded(ue: Ue, psi: PduSessionId, payload: PayloadContainer, cause: MmCause) {
-    send_nas(ue, &returned(psi, payload, cause).into(), Security::Current);
+    send_nas(ue, &returned(psi, payload, cause).into(), DownlinkProtection::Current);
 }
 
 fn returned(psi: PduSessionId, payload: PayloadContainer, cause: MmCause) -> DlNasTransport {

@@ -24,7 +24,7 @@ use crate::event::{Dropped, Event};
 use crate::input::Input;
 use crate::procedure::{Lane, Ue, out_of_state};
 use crate::services::nsmf::N2Outcome;
-use crate::state::{Security, Target, UeContext};
+use crate::state::{DownlinkProtection, Target, UeContext};
 
 /// The first message of a connection.
 ///
@@ -176,7 +176,7 @@ fn side(
         let of_source = p
             .amf
             .mobility
-            .source
+            .forwarding_source
             .as_ref()
             .and_then(|s| s.connection.as_ref())
             .is_some_and(|c| c.association == association && c.amf_ue_ngap_id == amf);
@@ -331,7 +331,7 @@ pub(crate) fn uplink_nas(ue: Ue, m: UplinkNasTransport) {
             let subject = ue.with(|p| p.subject());
             ue.event(Event::Dropped { subject, why: unread.why });
             if let Some(answer) = unread.answer() {
-                send_nas(ue, &answer, Security::Current);
+                send_nas(ue, &answer, DownlinkProtection::Current);
             }
         }
     }

@@ -38,7 +38,7 @@ use crate::procedure::{End, Interrupt, Ue};
 use crate::refusal::{BrokerFault, Refusal, Refused};
 use crate::services::nudm::Identity;
 use crate::state::{
-    Ambr, Arp, Security, SessionGrant, SessionTypes, SubscribedDnn, SubscribedSlice, Subscription,
+    Ambr, Arp, DownlinkProtection, SessionGrant, SessionTypes, SubscribedDnn, SubscribedSlice, Subscription,
     VeilSession,
 };
 
@@ -92,7 +92,7 @@ pub(crate) async fn register(ue: Ue, supi: Supi, granted: Option<Granted>) -> Re
 pub(crate) async fn authenticate(ue: Ue, claim: Claim, offered: NgKsi) -> Result<Authentication, End> {
     let claim = match claim {
         Claim::Remembered(Identity::Supi(supi)) if supi.is_nai() => {
-            let suci = ask_suci(ue, Security::Current).await?;
+            let suci = ask_suci(ue, DownlinkProtection::Current).await?;
             if !matches!(suci, Suci::Nai { .. }) && veil_home::suci_of_ordinary_ue(ue, &suci).is_none() {
                 return Err(Refusal::BadSuci.into());
             }

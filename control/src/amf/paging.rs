@@ -92,7 +92,7 @@ pub(crate) fn page_if_awaited(ue: Ue) {
     }
     // TS 24.501 §5.3.7: once the mobile reachable timer has expired, the UE is not paged.
     let patience = ue.config().timers.implicit_deregistration;
-    if ue.with(|p| p.amf.reachable_until.is_some_and(|until| until <= now + patience)) {
+    if ue.with(|p| p.amf.implicit_deregistration_at.is_some_and(|until| until <= now + patience)) {
         return give_up(ue, "the mobile reachable timer of the UE has expired, so it is not paged");
     }
     ue.start(Lane::Mobility, Procedure::Paging, paging(ue));

@@ -42,14 +42,14 @@ pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest
         }
         return refuse_names(ue, association, CauseRadioNetwork::UnknownLocalUeNgapId, amf_id, Some(ran_id));
     }
-    let worked_on = ue.with(|p| p.amf.mobility.target.as_ref().is_some_and(|t| same(t, &target)));
-    if worked_on || ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| is_there(c, &target))) {
+    let worked_on = ue.with(|p| p.amf.mobility.target.as_ref().is_some_and(|t| is_same_target(t, &target)));
+    if worked_on || ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| is_connected_at(c, &target))) {
         let subject = ue.with(|p| p.subject());
         return ue.event(Event::Dropped { subject, why: Dropped::Duplicate }); // the first one is answered, or will be
     }
     if let Err(refusal) = check(ue, &m) {
         send_failure(ue, &target);
-        return refused(ue, refusal);
+        return report_refusal(ue, refusal);
     }
     predicted_handover::withdraw(ue); // it came by Xn
     let ue = ue.on(Lane::Handover);
@@ -57,7 +57,7 @@ pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest
 }
 
 /// The request has waited for HANDOVER NOTIFY of its source (`target::further`): that handover ends.
-pub(crate) fn go_on(ue: Ue, m: Box<PathSwitchRequest>) {
+pub(crate) fn resume_queued(ue: Ue, m: Box<PathSwitchRequest>) {
     ue.follow(Lane::Handover, Procedure::PathSwitch, async move {
         if let Some(target) = ue.with(|p| p.amf.mobility.target.take()) {
             path_switch(ue, m, *target).await;
@@ -72,7 +72,7 @@ pub(crate) fn target(association: AssociationId, m: &PathSwitchRequest) -> Targe
         amf_ue_ngap_id: m.source_amf_ue_ngap_id,
         ran_ue_ngap_id: Some(m.ran_ue_ngap_id),
         source_lost: false,
-        by: By::PathSwitch(asked(m)),
+        by: By::PathSwitch(requested_sessions(m)),
         held: Vec::new(),
         further: None,
     }
@@ -82,7 +82,7 @@ async fn path_switch(ue: Ue, m: Box<PathSwitchRequest>, target: Target) {
     let began = ue.now();
     if let Err(refusal) = check(ue, &m) {
         send_failure(ue, &target); // the superseded procedure has left nothing to switch
-        refused(ue, refusal);
+        report_refusal(ue, refusal);
         return target::back(ue, target);
     }
     target::release_source(ue); // of an earlier handover
@@ -90,7 +90,7 @@ async fn path_switch(ue: Ue, m: Box<PathSwitchRequest>, target: Target) {
     match switch(ue, &m).await {
         Ok(switched) => {
             if let Some(target) = ue.with(|p| p.amf.mobility.target.take()) {
-                settle(ue, &m, *target, switched, began);
+                complete(ue, &m, *target, switched, began);
             }
         }
         // In all other cases the target has been informed.
@@ -106,7 +106,7 @@ async fn path_switch(ue: Ue, m: Box<PathSwitchRequest>, target: Target) {
 
 /// Steps 2 to 6. Messages of the source about the UE may still be in transit.
 async fn switch(ue: Ue, m: &PathSwitchRequest) -> Result<Vec<Switched>, Interrupt> {
-    target::await_setups(ue, &asked(m)).await?;
+    target::await_setups(ue, &requested_sessions(m)).await?;
     if !ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.context_set_up)) {
         return Ok(Vec::new()); // its source never had a UE context
     }
@@ -115,12 +115,12 @@ async fn switch(ue: Ue, m: &PathSwitchRequest) -> Result<Vec<Switched>, Interrup
     ue.smf().switch_paths(ue, sessions, tai.map(|tai| tai.tac)).await
 }
 
-fn same(a: &Target, b: &Target) -> bool {
+fn is_same_target(a: &Target, b: &Target) -> bool {
     a.association == b.association && a.ran_ue_ngap_id == b.ran_ue_ngap_id
 }
 
 /// The UE is at this target already: a gNB repeats unacknowledged messages after it lost the AMF's endpoint.
-fn is_there(c: &Connection, target: &Target) -> bool {
+fn is_connected_at(c: &Connection, target: &Target) -> bool {
     c.association == target.association && Some(c.ran_ue_ngap_id) == target.ran_ue_ngap_id
 }
 
@@ -157,10 +157,10 @@ fn check(ue: Ue, m: &PathSwitchRequest) -> Result<(), Refusal> {
 }
 
 /// Steps 7 and 8: after the UPF's answers.
-fn settle(ue: Ue, m: &PathSwitchRequest, target: Target, switched: Vec<Switched>, began: Instant) {
+fn complete(ue: Ue, m: &PathSwitchRequest, target: Target, switched: Vec<Switched>, began: Instant) {
     if !switched.iter().any(|s| s.transfer.is_ok()) {
         send_failure(ue, &target);
-        refused(ue, Refusal::RadioFailure("none of its sessions' paths could be switched"));
+        report_refusal(ue, Refusal::RadioFailure("none of its sessions' paths could be switched"));
         return target::back(ue, target);
     }
     move_to(ue, m, &target);
@@ -260,22 +260,22 @@ fn failure(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, mut sessions: Vec<PduSessio
 }
 
 /// The refusal if the UE never was at the source that the target names.
-pub(crate) fn refuse(ue: Ue, further: &QueuedPathSwitch) {
+pub(crate) fn fail_queued(ue: Ue, further: &QueuedPathSwitch) {
     send_failure(ue, &target(further.association, &further.request));
-    refused(ue, Refusal::RadioFailure("the handover before the path switch came to nothing"));
+    report_refusal(ue, Refusal::RadioFailure("the handover before the path switch came to nothing"));
 }
 
 /// The answer to PATH SWITCH REQUEST for a UE whose connection was released during the Xn handover.
-pub fn released_meanwhile(m: &PathSwitchRequest) -> Message {
-    failure(m.source_amf_ue_ngap_id, m.ran_ue_ngap_id, asked(m))
+pub fn build_failure_after_release(m: &PathSwitchRequest) -> Message {
+    failure(m.source_amf_ue_ngap_id, m.ran_ue_ngap_id, requested_sessions(m))
 }
 
 /// The sessions whose paths are to be switched.
-fn asked(m: &PathSwitchRequest) -> Vec<PduSessionId> {
+fn requested_sessions(m: &PathSwitchRequest) -> Vec<PduSessionId> {
     m.pdu_session_resource_to_be_switched_dl_list.iter().map(|i| i.pdu_session_id).collect()
 }
 
-fn refused(ue: Ue, refusal: Refusal) {
+fn report_refusal(ue: Ue, refusal: Refusal) {
     let subject = ue.with(|p| p.subject());
     let ran_ue_ngap_id = super::n2::ids(ue).map(|(_, ran)| ran);
     ue.event(Event::Refused { procedure: Procedure::PathSwitch, subject, ran_ue_ngap_id, refusal });

@@ -27,7 +27,7 @@ use crate::input::Input;
 use crate::procedure::{End, Lane, Procedure, Repeated, Ue, attempt};
 use crate::refusal::Refusal;
 use crate::services::nudm::Identity;
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// Starts a registration. `sealed`: the request as received, if its keys are not here.
 pub(crate) fn start(
@@ -152,7 +152,7 @@ fn must_authenticate(ue: Ue) -> bool {
         let old = policy.after.is_some_and(|d| amf.security.authenticated_at.is_none_or(|at| now >= at + d));
         amf.security.registrations = amf.security.registrations.saturating_add(1);
         // A UE that had deregistered may use its earlier keys, but is not registered at the UDM.
-        near || often || old || amf.emergency || amf.subscription.is_none() || amf.keys_are_doubtful()
+        near || often || old || amf.emergency || amf.subscription.is_none() || amf.has_unknown_nas_counts()
     })
 }
 
@@ -241,7 +241,7 @@ async fn accept(ue: Ue, admitted: AcceptInput) -> Result<(), End> {
     let message: Box<mm::Message> = Box::new((*message).into());
     ue.with(|p| {
         p.amf.registered = true;
-        p.amf.slices.changed = false;
+        p.amf.slices.is_update_pending = false;
         if let Some(c) = &mut p.amf.connection {
             c.follow_on = request.registration_type.follow_on_request;
         }
@@ -259,13 +259,13 @@ async fn accept(ue: Ue, admitted: AcceptInput) -> Result<(), End> {
             }
             // §5.5.1.2.8 d: the UE has repeated its request; this repetition of the accept is not counted.
             Some(Input::Mm(m)) if matches!(*m, mm::Message::RegistrationRequest(_)) => {
-                send_nas(ue, &message, Security::Current);
+                send_nas(ue, &message, DownlinkProtection::Current);
             }
             Some(_complete) => {
                 confirmed = true;
                 ue.with(|p| p.amf.former_tmsi = None);
             }
-            None => send_nas(ue, &message, Security::Current), // TS 24.501 §5.5.1.2.8 c
+            None => send_nas(ue, &message, DownlinkProtection::Current), // TS 24.501 §5.5.1.2.8 c
         }
     }
     match awaiting {
@@ -314,7 +314,7 @@ fn registration_accept(ue: Ue, tai: Tai, slices: Option<Slices>) -> Box<Registra
 /// TS 24.501 §4.6.2.2, TS 24.501 §5.5.1.2.4: allowed, rejected and configured slices, and that the subscription has changed.
 fn send_slices(ue: Ue, slices: Slices, m: &mut RegistrationAccept) {
     let config = ue.config();
-    let (subscription, changed) = ue.with(|p| (p.amf.subscription.clone(), p.amf.slices.changed));
+    let (subscription, changed) = ue.with(|p| (p.amf.subscription.clone(), p.amf.slices.is_update_pending));
     m.allowed_nssai = Some(slices::nssai(&slices.allowed));
     m.rejected_nssai = slices::rejected_nssai(slices.rejected);
     m.extended_rejected_nssai = slices::full_nssai(&slices.full);
@@ -360,7 +360,7 @@ fn reject(ue: Ue, refusal: Refusal, moved: bool) {
     m.t3346 = refusal.back_off(&config).map(GprsTimer::from_duration);
     m.eap_message = open_attach::refusal_for_ue(ue, &refusal);
     // Before it has a security context, a UE accepts a reject without protection (TS 24.501 §4.4.4.2).
-    send_nas(ue, &m.into(), Security::Current);
+    send_nas(ue, &m.into(), DownlinkProtection::Current);
     let registered = moved && ue.with(|p| p.amf.registered);
     end::refused_with(ue, Procedure::Registration, refusal, cause, registered);
 }

@@ -19,7 +19,7 @@ use crate::config::Config;
 use crate::input::Input;
 use crate::procedure::{End, Repeated, Ue};
 use crate::refusal::Refusal;
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// Proof that a NAS security context is in force for an authenticated subscriber.
 pub(crate) struct Secured {
@@ -115,7 +115,7 @@ async fn command(
     }
     let timer = Repeated::new("SECURITY MODE COMMAND", "T3560", ue.config().timers.t3560);
     let accepts = |i: &Input| matches!(i, Input::Mm(m) if matches!(**m, mm::Message::SecurityModeComplete(_) | mm::Message::SecurityModeReject(_)));
-    let answer = ask(ue, Box::new(command.into()), Security::Proposed, timer, accepts).await;
+    let answer = ask(ue, Box::new(command.into()), DownlinkProtection::Proposed, timer, accepts).await;
     let proposed = ue.with(|p| p.amf.security.proposed.take());
     match *answer? {
         mm::Message::SecurityModeComplete(m) => {

@@ -10,7 +10,7 @@ use super::{an_release, context_setup, end, n2, nas_transport, paging, pending_s
 use crate::procedure::{End, Ue};
 use crate::services::Answer;
 use crate::services::namf::{N2SmInformation, NamfCommunication, UeState};
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// The AMF's services for the SMF.
 pub(crate) struct Amf;
@@ -26,7 +26,7 @@ impl NamfCommunication for Amf {
         match n2 {
             N2SmInformation::None => {
                 if let Some(m) = n1.and_then(|n1| nas_transport::n1_sm(psi, n1)) {
-                    n2::send_nas(ue, &m, Security::Current);
+                    n2::send_nas(ue, &m, DownlinkProtection::Current);
                 }
             }
             N2SmInformation::Release => context_setup::release_session_resources(ue, psi, n1),
@@ -78,7 +78,7 @@ impl NamfCommunication for Amf {
 
     fn user_plane_activated(&self, ue: Ue) {
         ue.with(|p| {
-            p.amf.connection_until = None;
+            p.amf.inactivity_deadline = None;
             if let Some(c) = &mut p.amf.connection {
                 c.follow_on = false;
             }

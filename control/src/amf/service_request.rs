@@ -11,7 +11,7 @@ use super::{configuration_update, end, priority, registration, rekeying, session
 use crate::event::Event;
 use crate::procedure::{End, Lane, Procedure, Ue};
 use crate::refusal::Refusal;
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// Starts a service request. The message was protected and from a registered UE.
 pub(crate) fn start(ue: Ue, request: ServiceRequest, digest: u64) {
@@ -36,7 +36,9 @@ pub(crate) fn start(ue: Ue, request: ServiceRequest, digest: u64) {
                 not_served(ue, refusal);
             }
             // The request was not the UE's own, or the UE did not answer: its context stays for the UE itself.
-            Err(End::Refused(refusal)) if ue.with(|p| p.amf.keys_are_doubtful()) => not_served(ue, refusal),
+            Err(End::Refused(refusal)) if ue.with(|p| p.amf.has_unknown_nas_counts()) => {
+                not_served(ue, refusal)
+            }
             Err(End::Refused(refusal)) => refuse(ue, refusal),
             Err(End::Interrupted(why)) => end::interrupted(ue, why),
         }
@@ -49,7 +51,7 @@ async fn service_request(ue: Ue, request: Box<ServiceRequest>) -> Result<(), End
     if !ue.config().amf.serves(tai) && !ue.with(|p| p.amf.emergency) {
         return Err(Refusal::TaiNotServed(tai).into());
     }
-    if ue.with(|p| p.amf.keys_are_doubtful()) {
+    if ue.with(|p| p.amf.has_unknown_nas_counts()) {
         rekeying::authenticate(ue).await?;
     }
     permitted(ue, tai)?;
@@ -170,5 +172,5 @@ pub(crate) fn reject_unknown_ue(ue: Ue) {
 fn reject(ue: Ue, cause: MmCause, back_off: Option<std::time::Duration>) {
     let mut m = ServiceReject::new(cause);
     m.t3346 = back_off.map(whimbrel_nas::ie::GprsTimer::from_duration);
-    send_nas(ue, &m.into(), Security::Current);
+    send_nas(ue, &m.into(), DownlinkProtection::Current);
 }

@@ -98,12 +98,12 @@ async fn slices_changed(ue: Ue, old: &Subscription, new: &Subscription) -> Resul
     if unchanged {
         return Ok(false);
     }
-    ue.with(|p| p.amf.slices.changed = true);
+    ue.with(|p| p.amf.slices.is_update_pending = true);
     if ue.with(|p| p.amf.connection.is_none()) {
         return Ok(false);
     }
     configuration_update::send_slices(ue, slices, configured(&config, new)).await?;
-    ue.with(|p| p.amf.slices.changed = false);
+    ue.with(|p| p.amf.slices.is_update_pending = false);
     Ok(true)
 }
 

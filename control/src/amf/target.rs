@@ -17,7 +17,7 @@ use crate::input::Input;
 use crate::procedure::{End, Interrupt, Lane, Ue, out_of_state};
 use crate::refusal::Refusal;
 use crate::services::namf::HANDOVER_EXECUTION;
-use crate::state::{By, Connection, Phase, QueuedPathSwitch, Security, Target, UeContext};
+use crate::state::{By, Connection, DownlinkProtection, Phase, QueuedPathSwitch, Target, UeContext};
 
 /// Awaits the end of a running handover: during it the AMF starts no NGAP procedure of the UE (TS 38.413 §8.4.1.2, TS
 /// 23.502 §4.9.1.3.1).
@@ -65,7 +65,7 @@ pub(crate) fn awaits_source(ue: &UeContext) -> bool {
 /// The former gNB has released its connection. Packets that it forwards still pass.
 pub(crate) fn source_gone(ue: Ue, is_it: impl FnOnce(&mut Connection) -> bool) {
     ue.with(|p| {
-        if let Some(source) = &mut p.amf.mobility.source {
+        if let Some(source) = &mut p.amf.mobility.forwarding_source {
             source.connection.take_if(is_it);
         }
     });
@@ -141,7 +141,7 @@ fn take(ue: Ue) -> Option<Box<Target>> {
 /// The UE never was at the target, so a path switch that waits for its arrival is refused.
 pub(crate) fn reject_queued_path_switch(ue: Ue, target: &mut Target) {
     if let Some(further) = target.further.take() {
-        path_switch::refuse(ue, &further);
+        path_switch::fail_queued(ue, &further);
     }
 }
 
@@ -173,7 +173,9 @@ pub(crate) fn further(ue: Ue, further: QueuedPathSwitch) -> Option<QueuedPathSwi
             ue.event(Event::Dropped { subject, why: Dropped::Duplicate });
         }
         // The UE is at the gNB that asked last.
-        Ok(QueuedSwitchChange::InsteadOf(former)) => former.iter().for_each(|f| path_switch::refuse(ue, f)),
+        Ok(QueuedSwitchChange::InsteadOf(former)) => {
+            former.iter().for_each(|f| path_switch::fail_queued(ue, f))
+        }
     }
     None
 }
@@ -191,7 +193,7 @@ pub(crate) fn back(ue: Ue, target: Target) {
 pub(crate) fn over(ue: Ue, target: Target) {
     for (message, security) in &target.held {
         // A SECURITY MODE COMMAND whose procedure has ended is not sent.
-        if *security != Security::Proposed || ue.with(|p| p.amf.security.proposed.is_some()) {
+        if *security != DownlinkProtection::Proposed || ue.with(|p| p.amf.security.proposed.is_some()) {
             send_nas(ue, message, *security);
         }
     }
@@ -230,7 +232,7 @@ pub(crate) fn release_target(ue: Ue, target: &Target, cause: Cause) {
 pub(crate) fn release_source_later(ue: Ue) {
     if ue.smf().is_forwarding(ue) && !ue.with(|p| has_left(p)) {
         let until = ue.now() + handover::FORWARDING;
-        ue.with(|p| p.amf.mobility.source.get_or_insert_default().until = Some(until));
+        ue.with(|p| p.amf.mobility.forwarding_source.get_or_insert_default().until = Some(until));
     } else {
         release_source(ue);
     }
@@ -238,7 +240,7 @@ pub(crate) fn release_source_later(ue: Ue) {
 
 /// The source gNB is released, and forwarding ends (TS 23.502 §4.9.1.3.3 steps 14 and 15).
 pub(crate) fn release_source(ue: Ue) {
-    if let Some(source) = ue.with(|p| p.amf.mobility.source.take()?.connection) {
+    if let Some(source) = ue.with(|p| p.amf.mobility.forwarding_source.take()?.connection) {
         let ids = UeNgapIdPair::new(source.amf_ue_ngap_id, source.ran_ue_ngap_id);
         let command = release_command(ids, CauseRadioNetwork::SuccessfulHandover);
         emit(ue, source.association, &command.into(), None);

@@ -21,7 +21,7 @@ pub(crate) fn locate(ue: Ue, reported: &UserLocationInformation) {
     let at = ue.now();
     let (tai, cell) = (location(reported), location_reporting::cell(reported));
     ue.with(|p| {
-        p.amf.location.moved |= tai.is_some() && p.amf.location.tai != tai;
+        p.amf.location.is_area_check_pending |= tai.is_some() && p.amf.location.tai != tai;
         p.amf.location.tai = tai.or(p.amf.location.tai);
         if let Some(cell) = cell {
             p.amf.location.seen = Some(Seen { cell, at });

@@ -36,7 +36,7 @@ use crate::event::Event;
 use crate::open::Request;
 use crate::procedure::{End, Repeated, Ue};
 use crate::refusal::{BrokerFault, Refusal, Refused};
-use crate::state::{Security, VeilSession};
+use crate::state::{DownlinkProtection, VeilSession};
 
 const _: () = assert!(Challenge::OCTETS_MAX + 12 <= whimbrel_open::carriage::EAP_OCTETS_MAX);
 const _: () = assert!(SignedRefusal::OCTETS_MAX + 12 <= whimbrel_open::carriage::EAP_OCTETS_MAX);
@@ -97,7 +97,7 @@ async fn respond(ue: Ue, challenging: Box<Challenging>, ng_ksi: NgKsi) -> Result
         let mut request = AuthenticationRequest::new(ng_ksi, abba()?);
         request.eap_message = Some(eap);
         let timer = Repeated::new("AUTHENTICATION REQUEST", "T3560", ue.config().timers.t3560);
-        match *ask(ue, Box::new(request.into()), Security::Current, timer, is_answer).await? {
+        match *ask(ue, Box::new(request.into()), DownlinkProtection::Current, timer, is_answer).await? {
             mm::Message::AuthenticationResponse(m) => {
                 let response = m.eap_message.as_ref().and_then(response);
                 let Some(response) = response else { return Err(failed(ue, m.eap_message.as_ref())) };

@@ -314,11 +314,11 @@ fn a_handover_meets_each_procedure() {
 #[test] // TS 33.501 §6.9.5: no new NAS keys while the radio gets new keys; nothing at all to a UE on its way
 fn a_message_meets_each_phase_of_a_handover() {
     use super::Verdict::{Proceed, Wait};
-    use crate::state::{Phase, Security};
-    for security in [Security::Plain, Security::Current, Security::Proposed] {
+    use crate::state::{DownlinkProtection, Phase};
+    for security in [DownlinkProtection::Plain, DownlinkProtection::Current, DownlinkProtection::Proposed] {
         let preparing = super::message_meets(Some(Phase::Preparing), security);
         assert_eq!(super::message_meets(Some(Phase::Waiting), security), preparing);
-        assert_eq!(preparing == Proceed, security != Security::Proposed);
+        assert_eq!(preparing == Proceed, security != DownlinkProtection::Proposed);
         for phase in [Some(Phase::Executing), None] {
             assert_eq!(super::message_meets(phase, security), Wait);
         }

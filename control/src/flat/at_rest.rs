@@ -240,7 +240,7 @@ mod tests {
         let digits = format!("99970{slot:010}");
         ue.amf.supi = Supi::from_digits(digits.bytes().map(|b| b - b'0'));
         ue.amf.tmsi = Some(Tmsi(slot.wrapping_mul(0x9e37_79b9)));
-        ue.amf.reachable_until = Some(Instant(1 << (slot % 50)));
+        ue.amf.implicit_deregistration_at = Some(Instant(1 << (slot % 50)));
         ue.amf.radio.capability = Some(vec![7; 900].into());
         ue
     }

@@ -113,7 +113,7 @@ fn all() -> Vec<Vec<u8>> {
     let mut all: Vec<_> = texts.flat_map(frames).collect();
     let base = registered();
     let mut next = base.clone();
-    (next.clock, next.amf.location.moved) = (base.clock + 1, true);
+    (next.clock, next.amf.location.is_area_check_pending) = (base.clock + 1, true);
     all.push(Delta::between(&checkpoint(&base), &checkpoint(&next)).unwrap().octets().into());
     all.extend(n14());
     all
@@ -243,7 +243,7 @@ fn a_contradiction_is_refused() {
     let wrong: [fn(&mut UeContext); 14] = [
         |p| {
             let mico = Some(Duration::MAX);
-            p.amf.set_reach(crate::state::Reach { mico, ..p.amf.reach() });
+            p.amf.set_reach(crate::state::Reach { mico_active_time: mico, ..p.amf.reach() });
         },
         |p| p.sessions.values_mut().for_each(|s| s.qos.flows[0].rules[0].id = 1),
         |p| {
@@ -460,7 +460,7 @@ fn fill(ue: &mut UeContext) {
     subscription.slices.extend(vec![slice; many]);
     amf.subscription = Some(Arc::new(subscription));
     let t3512 = Some(Duration::from_secs(31 * 320 * 3600));
-    amf.set_reach(crate::state::Reach { t3512, mico: t3512, edrx: Some(255), ..amf.reach() });
+    amf.set_reach(crate::state::Reach { t3512, mico_active_time: t3512, edrx: Some(255), ..amf.reach() });
     for s in ue.sessions.values_mut() {
         s.qos.ambr = Ambr { ul_kbps: u64::MAX, dl_kbps: u64::MAX };
         s.qos.arp.priority = 15;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use whimbrel_ids::{FiveQi, Qfi};
 use whimbrel_nas::ie::{
-    BitRate, FlowOperation, FlowParameter, PacketFilter, PduSessionType, QosFlowDescription, QosRule,
-    RuleBinding, RuleOperation,
+    BitRate, FlowOperation, FlowParameter, PacketFilter, PduSessionType, QosFlowBinding, QosFlowDescription,
+    QosRule, RuleOperation,
 };
 use whimbrel_ngap::ie::{
     AllocationAndRetentionPriority, GbrQosInformation, NonDynamic5qiDescriptor, NotificationControl,
@@ -98,7 +98,7 @@ impl QosFlow {
 impl FlowRule {
     /// The rule for the UE, with its operation code.
     pub(super) fn rule(&self, qfi: Qfi, operation: RuleOperation) -> QosRule {
-        let binding = RuleBinding { precedence: self.precedence, segregation: false, qfi };
+        let binding = QosFlowBinding { precedence: self.precedence, segregation: false, qfi };
         let binding = (operation != RuleOperation::Delete).then_some(binding);
         QosRule { id: self.id, operation, default: false, binding }
     }
@@ -106,7 +106,7 @@ impl FlowRule {
 
 /// The default QoS rule: match-all, bidirectional, for the default flow (TS 23.501 §5.7.1.4).
 pub(super) fn default_rule() -> QosRule {
-    QosRule::match_all(DEFAULT_RULE, DEFAULT_PRECEDENCE, DEFAULT_QFI)
+    QosRule::new_default(DEFAULT_RULE, DEFAULT_PRECEDENCE, DEFAULT_QFI)
 }
 
 impl SmContext {

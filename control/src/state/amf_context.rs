@@ -45,7 +45,7 @@ pub struct AmfContext {
     /// The N2 connection.
     pub connection: Option<Box<Connection>>,
     /// When an unused connection is released.
-    pub connection_until: Option<Instant>,
+    pub inactivity_deadline: Option<Instant>,
     /// Recently released connections, whose gNBs may not know that yet.
     pub(crate) recently_released: Option<Box<RecentlyReleased>>,
     /// Where it is.
@@ -59,7 +59,7 @@ pub struct AmfContext {
     /// Negotiated reachability in idle mode (MICO, eDRX), if not the default.
     pub(crate) reach: Option<Box<Reach>>,
     /// When the UE is deregistered unless it shows up (TS 24.501 §5.3.7).
-    pub reachable_until: Option<Instant>,
+    pub implicit_deregistration_at: Option<Instant>,
     /// A reachability notification is requested (TS 23.502 §4.2.5.2).
     pub(crate) reachability_requested: bool,
     /// The subscription; shared.
@@ -99,7 +99,7 @@ pub struct UeLocation {
     /// The cell where it was last seen (TS 23.501 §5.4.7).
     pub seen: Option<Seen>,
     /// The tracking area has changed, and area restrictions are to be checked again (TS 23.501 §5.3.4.1.1, §5.6.5).
-    pub(crate) moved: bool,
+    pub(crate) is_area_check_pending: bool,
     /// The registration area: where the UE may move without registering, and is paged (TS 23.501 §5.9.4, TS 24.501 §5.3.4).
     pub registration_area: Box<[Tai]>,
     /// The operator's location requests.
@@ -114,7 +114,7 @@ pub struct UeSlices {
     /// The last requested NSSAI.
     pub(crate) requested: Box<[SNssai]>,
     /// The changed slices are to be sent to the UE.
-    pub(crate) changed: bool,
+    pub(crate) is_update_pending: bool,
 }
 
 /// What a UE's radio can do.
@@ -135,7 +135,7 @@ pub struct Mobility {
     /// The target gNB of a handover, until the UE has arrived.
     pub target: Option<Box<Target>>,
     /// The former gNB, while packets are still forwarded.
-    pub source: Option<Box<Source>>,
+    pub forwarding_source: Option<Box<Source>>,
     /// The gNB where the UE is expected soon. Not part of a checkpoint, as the UE is not idle meanwhile.
     #[serde(skip)]
     pub(crate) predicted: Option<Box<PredictedHandover>>,
@@ -147,7 +147,7 @@ pub struct Mobility {
 impl AmfContext {
     /// The core was killed, and COUNTs may have been used that this context does not show: nothing is protected under its keys any more, and the UE
     /// is authenticated before it is served (TS 33.501 §6.4.3.1).
-    pub(crate) fn keys_are_doubtful(&self) -> bool {
+    pub(crate) fn has_unknown_nas_counts(&self) -> bool {
         self.security.authenticated_at == Some(Instant::ZERO)
     }
 
@@ -172,7 +172,7 @@ impl AmfContext {
     }
 
     /// Ends the transfer: the UE stays. Skips COUNTs that the peer AMF may have used.
-    pub(crate) fn take_outbound(&mut self) -> Option<OutboundTransfer> {
+    pub(crate) fn abort_outbound(&mut self) -> Option<OutboundTransfer> {
         match *self.mobility.context_transfer.take_if(|b| matches!(**b, ContextTransfer::Outbound(_)))? {
             ContextTransfer::Outbound(d) => {
                 if d.may_have_come() {
@@ -212,11 +212,11 @@ pub(crate) struct Reach {
     /// The negotiated periodic registration timer, if not the default.
     pub(crate) t3512: Option<Duration>,
     /// MICO mode: it is paged only for this time after it became idle (T3324).
-    pub(crate) mico: Option<Duration>,
+    pub(crate) mico_active_time: Option<Duration>,
     /// Strictly periodic registration: when T3512 was started, which runs in 5GMM-CONNECTED too (TS 24.501 §5.3.7).
-    pub(crate) strictly_periodic: Option<Instant>,
+    pub(crate) strictly_periodic_since: Option<Instant>,
     /// Until when it can be paged; `None`: always.
-    pub(crate) until: Option<Instant>,
+    pub(crate) pageable_until: Option<Instant>,
     /// Its requested DRX (TS 24.501 §9.11.3.2A).
     pub(crate) drx: Option<DrxParameters>,
     /// Its eDRX cycle and paging time window (TS 24.008 §10.5.5.32).
@@ -230,12 +230,12 @@ pub(crate) struct NextHop {
     /// NH chaining count: three bits (TS 38.413 §9.3.1.88).
     pub(crate) ncc: u8,
     /// Key set identifier of the K_AMF with which the chain began. A newer context in force has another one.
-    pub(crate) of: Option<NgKsi>,
+    pub(crate) ng_ksi: Option<NgKsi>,
 }
 
 /// How a downlink message is protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Security {
+pub(crate) enum DownlinkProtection {
     /// Not at all: before there is a context (TS 24.501 §4.4.4.2 lists the messages).
     Plain,
     /// Integrity protected and ciphered under the context in force; plain if there is none.
@@ -287,9 +287,9 @@ pub(crate) const AREAS_MAX: usize = 16;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LocationRequests {
     /// The present location is requested, until this time.
-    pub(crate) now: Option<Instant>,
+    pub(crate) direct_until: Option<Instant>,
     /// Each change of its cell.
-    pub(crate) cells: bool,
+    pub(crate) is_cell_change_requested: bool,
     /// Watched tracking areas; the index is the reference.
     pub(crate) areas: Vec<Option<Tai>>,
     /// The request could not be sent yet: the UE is in handover, or its context is being set up.

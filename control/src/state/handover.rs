@@ -9,7 +9,7 @@ use whimbrel_nas::mm;
 use whimbrel_ngap::ie::Cause;
 use whimbrel_ngap::msg::{HandoverRequestAcknowledge, HandoverRequired, PathSwitchRequest};
 
-use super::amf_context::Security;
+use super::amf_context::DownlinkProtection;
 use crate::envelope::{AssociationId, HandoverTarget};
 
 /// The target's end of a handover.
@@ -26,7 +26,7 @@ pub struct Target {
     /// The kind of handover.
     pub(crate) by: By,
     /// Held NAS messages, sent when the handover has ended.
-    pub(crate) held: Vec<(mm::Message, Security)>,
+    pub(crate) held: Vec<(mm::Message, DownlinkProtection)>,
     /// The UE has moved on by Xn already. Not part of a checkpoint, as the UE is not idle.
     #[serde(skip)]
     pub(crate) further: Option<QueuedPathSwitch>,

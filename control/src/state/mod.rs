@@ -41,7 +41,7 @@ pub use ue_context::UeContext;
 pub use veil_session::VeilSession;
 
 pub(crate) use amf_context::{
-    ALLOWED_SLICES_MAX, AREAS_MAX, LocationRequests, NextHop, Reach, Security, VoiceMatch,
+    ALLOWED_SLICES_MAX, AREAS_MAX, DownlinkProtection, LocationRequests, NextHop, Reach, VoiceMatch,
 };
 pub(crate) use connection::{PendingSetup, SetupUse};
 pub(crate) use context_transfer::{ContextTransfer, InboundTransfer, IncomingSession, OutboundTransfer};

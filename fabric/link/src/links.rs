@@ -15,7 +15,7 @@ use crate::event::{Counters, DownReason, Events};
 use crate::frame::{HELLO_OCTETS_MAX, Place};
 use crate::primitives::System;
 use crate::protocol::{LinkTurn, POOLS_MAX, Protocol};
-use crate::rings::{LinkRings, RingEnd, RingIn, RingOut, SOCKETS_AFTER};
+use crate::rings::{PoolRings, RingEnd, RingIn, RingOut, SOCKET_POLL_INTERVAL};
 use crate::{LinkId, OpenError, Settings, socket};
 
 /// Octets read from one link in one turn, so that other links do not wait.
@@ -40,7 +40,7 @@ pub struct Links {
     counters: Counters,
     scratch: Box<[u8]>,
     /// The pools of this process.
-    rings: Vec<LinkRings>,
+    rings: Vec<PoolRings>,
     /// When sockets were last looked at.
     polled: Instant,
 }
@@ -93,8 +93,8 @@ impl Links {
         if self.rings.len() >= POOLS_MAX {
             return Err(std::io::ErrorKind::InvalidInput.into());
         }
-        let rings = LinkRings::of(pool);
-        rings.wait_for(&self.epoll, epoll::EventData::new_u64(BELL))?;
+        let rings = PoolRings::of(pool);
+        rings.register_bell(&self.epoll, epoll::EventData::new_u64(BELL))?;
         let port = &rings.pool.port;
         // An area's number is below sixteen.
         let function = port.own() as u8;
@@ -134,7 +134,7 @@ impl Links {
         let port = |pool: usize| self.rings.get(pool).map(|rings| &rings.pool.port);
         let is_due = |c: &LinkConnection| {
             let arrived =
-                c.ring_in.as_ref().is_some_and(|ring| port(ring.pool).is_some_and(|p| ring.has_arrived(p)));
+                c.ring_in.as_ref().is_some_and(|ring| port(ring.pool).is_some_and(|p| ring.has_data(p)));
             let unblocked = |ring: &RingOut| port(ring.pool).is_some_and(|p| p.is_unblocked(ring.peer()));
             arrived || c.ring_out.as_ref().is_some_and(unblocked)
         };
@@ -193,7 +193,7 @@ impl Links {
             (Some(ring), Some(rings)) => {
                 if frame.len() > self.settings.frame_octets_max {
                     Err(DownReason::FrameTooLong)
-                } else if ring.waiting() + frame.len() > self.settings.queue_octets_max {
+                } else if ring.queued_octets() + frame.len() > self.settings.queue_octets_max {
                     Err(DownReason::QueueFull)
                 } else {
                     ring.send(&mut rings.pool.port, frame).map_err(|_| DownReason::BadRing)
@@ -209,7 +209,8 @@ impl Links {
 
     /// Octets that wait to be sent on a link; zero if it has ended. Beyond [`Settings::queue_octets_max`] it ends.
     pub fn waiting(&self, link: LinkId) -> usize {
-        let of = |c: &LinkConnection| c.protocol.waiting() + c.ring_out.as_ref().map_or(0, RingOut::waiting);
+        let of =
+            |c: &LinkConnection| c.protocol.waiting() + c.ring_out.as_ref().map_or(0, RingOut::queued_octets);
         self.connections.get(&link).map_or(0, of)
     }
 
@@ -313,7 +314,7 @@ impl Links {
                 && let Some(rings) = self.rings.get_mut(ring.pool)
             {
                 while let Ok(true) = ring.take(&mut rings.pool.port, READ_OCTETS, &mut turn) {}
-                reason = ring.closed(reason);
+                reason = ring.map_close_reason(reason);
             }
             self.finish(link, reason, events);
         }
@@ -340,11 +341,11 @@ impl Links {
             let Err(end) = ring.take(&mut rings.pool.port, READ_OCTETS, &mut turn) else { continue };
             let reason = match end {
                 RingEnd::Link(reason) => reason,
-                RingEnd::Superseded => superseded(connection, &mut self.scratch, &mut turn),
+                RingEnd::ClosedByPeer => superseded(connection, &mut self.scratch, &mut turn),
             };
             ended.push((*link, reason));
         }
-        let soon = is_used && !slept && now < self.polled + SOCKETS_AFTER;
+        let soon = is_used && !slept && now < self.polled + SOCKET_POLL_INTERVAL;
         if !soon {
             self.polled = now;
         }
@@ -456,28 +457,28 @@ impl Links {
 }
 
 /// The pool in which a peer has named its place.
-fn pool_of(rings: &mut [LinkRings], peer: Place) -> Option<(usize, &mut LinkRings)> {
+fn pool_of(rings: &mut [PoolRings], peer: Place) -> Option<(usize, &mut PoolRings)> {
     rings.iter_mut().enumerate().find(|(_, rings)| rings.pool.id() == peer.pool)
 }
 
 /// The ring of a link that has ended may be used by another one.
-fn end_ring_in(connection: &mut LinkConnection, rings: &mut [LinkRings]) {
+fn end_ring_in(connection: &mut LinkConnection, rings: &mut [PoolRings]) {
     if let Some(ring) = &mut connection.ring_in
         && let Some(rings) = rings.get_mut(ring.pool)
     {
-        ring.end(&mut rings.pool.port);
+        ring.release(&mut rings.pool.port);
     }
 }
 
 /// Frames leave the socket for the ring if the peer shares memory, and each end maps the area of the other one; and what waits for room in it is written.
-fn flush_ring(connection: &mut LinkConnection, rings: &mut [LinkRings]) -> Result<(), DownReason> {
+fn flush_ring(connection: &mut LinkConnection, rings: &mut [PoolRings]) -> Result<(), DownReason> {
     if let (None, Some(peer)) = (&connection.ring_out, connection.protocol.peer_place())
         && let Some((pool, rings)) = pool_of(rings, peer)
-        && rings.maps(peer)
+        && rings.has_mapped(peer)
     {
         connection.protocol.map_peer();
         if connection.protocol.is_mapped()
-            && let Some(generation) = rings.begin(peer)
+            && let Some(generation) = rings.begin_sending(peer)
         {
             connection.protocol.leave_for_ring(generation);
             connection.ring_out = Some(RingOut::to(pool, peer));

@@ -10,43 +10,43 @@ use crate::frame::{FRAME_HEADER, Place};
 use crate::protocol::LinkTurn;
 
 /// How long sockets may wait while rings are looked at again and again: far less than anything that comes through a socket takes.
-pub(crate) const SOCKETS_AFTER: core::time::Duration = core::time::Duration::from_micros(10);
+pub(crate) const SOCKET_POLL_INTERVAL: core::time::Duration = core::time::Duration::from_micros(10);
 
 /// A process's place in the pool.
-pub(crate) struct LinkRings {
+pub(crate) struct PoolRings {
     pub(crate) pool: Pool,
     /// Areas of functions whose former life still has a link.
-    waiting: BTreeMap<usize, Area>,
+    waiting_areas: BTreeMap<usize, Area>,
     /// Peers that wrote rubbish, by their incarnation: their frames stay on the socket.
-    pub(crate) rubbish: BTreeMap<u8, u32>,
+    pub(crate) distrusted_peers: BTreeMap<u8, u32>,
 }
 
-impl LinkRings {
+impl PoolRings {
     pub(crate) fn of(pool: Pool) -> Self {
-        Self { pool, waiting: BTreeMap::new(), rubbish: BTreeMap::new() }
+        Self { pool, waiting_areas: BTreeMap::new(), distrusted_peers: BTreeMap::new() }
     }
 
     /// Maps areas that have come, except in the place of one that a link uses: its last frames are read first.
     pub(crate) fn add_arrived(&mut self, is_used: impl Fn(usize) -> bool) {
         let arrived = self.pool.take_arrived();
-        self.waiting.extend(arrived.into_iter().filter(|(of, area)| !self.pool.has(*of, area)));
-        if self.waiting.is_empty() {
+        self.waiting_areas.extend(arrived.into_iter().filter(|(of, area)| !self.pool.has(*of, area)));
+        if self.waiting_areas.is_empty() {
             return;
         }
-        let due: Vec<usize> = self.waiting.keys().copied().filter(|of| !is_used(*of)).collect();
+        let due: Vec<usize> = self.waiting_areas.keys().copied().filter(|of| !is_used(*of)).collect();
         for of in due {
             // Where it cannot be mapped, the function is reached over its socket.
-            let _ = self.waiting.remove(&of).map(|area| self.pool.add(of, area));
+            let _ = self.waiting_areas.remove(&of).map(|area| self.pool.add(of, area));
         }
     }
 
     /// True if the area that the peer announced is mapped at this end.
-    pub(crate) fn maps(&self, peer: Place) -> bool {
+    pub(crate) fn has_mapped(&self, peer: Place) -> bool {
         self.pool.maps(peer.function.into(), peer.incarnation)
     }
 
     /// Adds the bell to what is waited for. A bell is never read: edges count.
-    pub(crate) fn wait_for(
+    pub(crate) fn register_bell(
         &self,
         epoll: impl std::os::fd::AsFd,
         data: epoll::EventData,
@@ -56,8 +56,8 @@ impl LinkRings {
     }
 
     /// Begins to send to a peer through its ring. Returns the generation.
-    pub(crate) fn begin(&mut self, peer: Place) -> Option<u32> {
-        if self.rubbish.get(&peer.function) == Some(&peer.incarnation) {
+    pub(crate) fn begin_sending(&mut self, peer: Place) -> Option<u32> {
+        if self.distrusted_peers.get(&peer.function) == Some(&peer.incarnation) {
             return None;
         }
         self.pool.port.begin(peer.function.into())
@@ -65,7 +65,7 @@ impl LinkRings {
 
     /// A peer wrote rubbish.
     pub(crate) fn distrust(&mut self, peer: Place) {
-        self.rubbish.insert(peer.function, peer.incarnation);
+        self.distrusted_peers.insert(peer.function, peer.incarnation);
     }
 }
 
@@ -89,22 +89,22 @@ impl RingOut {
     }
 
     /// Octets that wait for room.
-    pub(crate) fn waiting(&self) -> usize {
+    pub(crate) fn queued_octets(&self) -> usize {
         self.queue.len() - self.taken
     }
 
     /// Writes a frame, or has it wait.
     pub(crate) fn send<M: Memory>(&mut self, port: &mut Port<M>, frame: &[u8]) -> Result<(), Fault> {
-        if self.waiting() == 0 {
+        if self.queued_octets() == 0 {
             let Some(rest) = push(port, self.peer, frame)? else { return Ok(()) };
-            self.wait(rest);
+            self.enqueue(rest);
         } else {
-            self.wait(frame);
+            self.enqueue(frame);
         }
         Ok(())
     }
 
-    fn wait(&mut self, frame: &[u8]) {
+    fn enqueue(&mut self, frame: &[u8]) {
         self.queue.extend_from_slice(&(frame.len() as u32).to_ne_bytes());
         self.queue.extend_from_slice(frame);
     }
@@ -164,7 +164,7 @@ pub(crate) enum RingEnd {
     /// The link ends for this reason.
     Link(DownReason),
     /// The peer has ended the link, or wrote rubbish: its socket shows which.
-    Superseded,
+    ClosedByPeer,
 }
 
 impl RingIn {
@@ -177,17 +177,17 @@ impl RingIn {
         self.receiver.peer()
     }
 
-    pub(crate) fn has_arrived<M: Memory>(&self, port: &Port<M>) -> bool {
+    pub(crate) fn has_data<M: Memory>(&self, port: &Port<M>) -> bool {
         port.has_arrived(&self.receiver)
     }
 
     /// The link has ended: what was taken is confirmed, so that the peer may use the ring for another one.
-    pub(crate) fn end<M: Memory>(&mut self, port: &mut Port<M>) {
+    pub(crate) fn release<M: Memory>(&mut self, port: &mut Port<M>) {
         port.confirm_all(&mut self.receiver);
     }
 
     /// Why the link ends when the peer closes it now.
-    pub(crate) fn closed(&self, reason: DownReason) -> DownReason {
+    pub(crate) fn map_close_reason(&self, reason: DownReason) -> DownReason {
         if self.incomplete.is_empty() { reason } else { DownReason::Truncated }
     }
 
@@ -204,7 +204,7 @@ impl RingIn {
             let last = match port.take(&mut self.receiver, &mut self.incomplete) {
                 Ok(None) => break,
                 Ok(Some(last)) => last,
-                Err(Fault::Superseded) => return Err(RingEnd::Superseded),
+                Err(Fault::Superseded) => return Err(RingEnd::ClosedByPeer),
                 Err(Fault::Rubbish) => return Err(RingEnd::Link(DownReason::BadRing)),
             };
             // A piece without octets counts too: a turn ends.

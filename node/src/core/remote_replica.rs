@@ -8,7 +8,7 @@ use tracing::{info, warn};
 use whimbrel_pfcp::ie::RecoveryTimeStamp;
 use whimbrel_user::logger::LoggerFrame;
 use whimbrel_user::{HostAddresses, Outbox, ReceivedState, UpfCReplica};
-use whimbrel_user_io::{Handle, StateFile, UserPlane, boot};
+use whimbrel_user_io::{Handle, StateFile, UserPlane, boot_id};
 
 use super::logger_link::{LoggerLink, begin_again};
 use super::upf::{self, LocalUpf, plane_config};
@@ -44,7 +44,7 @@ impl Replica {
         user.shards = 1;
         let memory =
             StateFile::in_memory(&user).map_err(|e| format!("there is no memory for the state: {e}"))?;
-        let state = ReceivedState::begin(Box::new(memory), &mut user, known, boot(), clock::now());
+        let state = ReceivedState::begin(Box::new(memory), &mut user, known, boot_id(), clock::now());
         let end = logger.end().map_err(|e| e.to_string())?;
         let plane = UserPlane::start_behind_logger(plane_config(c, &user, true, true), end)
             .map_err(|e| e.to_string())?;

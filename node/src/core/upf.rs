@@ -22,8 +22,8 @@ use whimbrel_user::{
     Change, Config, DataNetwork, DropReason, Event, HostAddresses, Input, Outbox, SessionId, State, UpfC,
 };
 use whimbrel_user_io::{
-    Beats, Handle, QueueFull, StartError, StateFile, Tapped, UserPlane, announce_changes, boot,
-    state_file_was_truncated,
+    Beats, Handle, QueueFull, StartError, StateFile, Tapped, UserPlane, announce_changes, boot_id,
+    is_state_file_truncated,
 };
 
 pub use self::configuration::{plane_config, user_plane_config};
@@ -143,8 +143,8 @@ impl LocalUpf {
         let mut user = user_plane_config(c, seed);
         let Inherited { state, logger } = inherited;
         let alone = c.deployment.is_upf_alone();
-        let held = state.as_ref().filter(|_| logger.is_none()).and_then(|file| file.file().ok());
-        let state = state.map(|file| State::open(Box::new(file), &mut user, boot(), clock::now()));
+        let held = state.as_ref().filter(|_| logger.is_none()).and_then(|file| file.try_clone_file().ok());
+        let state = state.map(|file| State::open(Box::new(file), &mut user, boot_id(), clock::now()));
         let mut plane_config = plane_config(c, &user, state.is_some(), alone);
         plane_config.held = held.map(Arc::new);
         let announced = plane_config.held.clone();
@@ -344,7 +344,7 @@ impl LocalUpf {
 
     /// The condition of N6: what was configured and is not available, and what other programs have changed on the host, which is logged too.
     pub(super) fn n6_condition(&mut self, now: Instant) -> (Condition, String) {
-        self.n6.log(self.plane.host_report(), state_file_was_truncated());
+        self.n6.log(self.plane.host_report(), is_state_file_truncated());
         let counters = self.plane.counters();
         let without_port = counters.dropped[DropReason::NatNoPort as usize];
         self.n6.count_ports(now, &counters.firewalls, without_port);
@@ -636,7 +636,7 @@ mod tests {
         let is_announced = || {
             let descriptor = watch.as_fd().try_clone_to_owned().unwrap();
             let announced = whimbrel_user_io::readable(&[descriptor]).unwrap()[0];
-            watch.take();
+            watch.clear();
             announced
         };
         let mut announced =

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{info, warn};
 use whimbrel_user::{FollowedState, Outbox, UpfCReplica};
 use whimbrel_user_io::{
-    Handle, StateChanges, StateFile, StateLock, UserPlane, boot, state_file_was_truncated,
+    Handle, StateChanges, StateFile, StateLock, UserPlane, boot_id, is_state_file_truncated,
 };
 
 use super::n4::N4Socket;
@@ -75,9 +75,9 @@ pub fn await_end_of_upf(c: &config::Config, path: &Path, signals: &UnixStream) -
     loop {
         match wait(signals, Some(&ended), changes.as_ref(), within).map_err(cannot)? {
             Woken::Time => {
-                changes.iter().for_each(StateChanges::take);
+                changes.iter().for_each(StateChanges::clear);
                 ready.iter_mut().for_each(|ready| ready.catch_up());
-                if state_file_was_truncated() {
+                if is_state_file_truncated() {
                     return Err(cannot(std::io::Error::new(
                         std::io::ErrorKind::UnexpectedEof,
                         "another process has truncated it",
@@ -103,8 +103,8 @@ pub fn await_end_of_upf(c: &config::Config, path: &Path, signals: &UnixStream) -
 /// Errors: one sentence.
 fn prepare(c: &config::Config, state: StateFile) -> Result<Option<Box<ReadyReplica>>, String> {
     let mut user = upf::user_plane_config(c, 0);
-    let held = state.file().map_err(|e| e.to_string())?;
-    let state = match FollowedState::open(Box::new(state), &mut user, boot()) {
+    let held = state.try_clone_file().map_err(|e| e.to_string())?;
+    let state = match FollowedState::open(Box::new(state), &mut user, boot_id()) {
         Ok(Some(state)) => state,
         Ok(None) => return Ok(None),
         Err(refusal) => {
@@ -165,7 +165,7 @@ enum Woken {
 fn watch(lock: StateLock) -> std::io::Result<(UnixStream, JoinHandle<StateLock>)> {
     let (ended, held) = UnixStream::pair()?;
     let holder = std::thread::Builder::new().name("lock".into()).spawn(move || {
-        while let Err(e) = lock.wait() {
+        while let Err(e) = lock.acquire() {
             warn!("waiting for the end of the UPF failed, and is tried again: {e}");
             std::thread::sleep(CATCH_UP_EVERY);
         }

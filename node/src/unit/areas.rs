@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use tracing::warn;
 use whimbrel_shm::Area;
 
-use super::records::Run;
+use super::records::ProcessRun;
 use crate::function::{AreaName, Function, PoolKind};
 
 impl PoolKind {
@@ -50,7 +50,7 @@ impl PoolKind {
 
 /// The area of a process.
 struct OwnedArea {
-    run: Run,
+    run: ProcessRun,
     function: Function,
     area: Area,
     /// Its owner has mapped it, and it is sealed.
@@ -66,7 +66,7 @@ pub(super) type Given = Vec<(String, OwnedFd)>;
 
 impl Areas {
     /// Creates those of a process that has just been started. One that gets none is reached over sockets.
-    pub(super) fn create(&mut self, unit: u64, function: Function, run: Run, number: usize) {
+    pub(super) fn create(&mut self, unit: u64, function: Function, run: ProcessRun, number: usize) {
         for pool in PoolKind::of(function) {
             match Area::create(pool.id(unit)) {
                 Ok(area) => {
@@ -85,7 +85,7 @@ impl Areas {
     pub(super) fn mapped(
         &mut self,
         name: AreaName,
-        (function, run, number): (Function, Run, Option<usize>),
+        (function, run, number): (Function, ProcessRun, Option<usize>),
         area: Area,
     ) -> io::Result<bool> {
         if Some(name.number) != number || !PoolKind::of(function).contains(&name.pool) {
@@ -106,7 +106,7 @@ impl Areas {
 
     /// Areas that a newly connected process gets: its own that it has not mapped yet, then those of the
     /// functions that it is linked with.
-    pub(super) fn for_process(&self, function: Function, run: Run) -> Given {
+    pub(super) fn for_process(&self, function: Function, run: ProcessRun) -> Given {
         let is_for_it = |name: &AreaName, owned: &OwnedArea| match owned.run == run {
             true => !owned.is_sealed,
             false => owned.is_sealed && name.pool.links(owned.function, function),
@@ -131,12 +131,12 @@ impl Areas {
     }
 
     /// A process has ended: no function gets its areas any more.
-    pub(super) fn ended(&mut self, run: Run) {
+    pub(super) fn ended(&mut self, run: ProcessRun) {
         self.0.retain(|_, owned| owned.run != run);
     }
 
     /// A process is another function from now on.
-    pub(super) fn rename(&mut self, run: Run, to: Function) {
+    pub(super) fn rename(&mut self, run: ProcessRun, to: Function) {
         self.0.values_mut().filter(|owned| owned.run == run).for_each(|owned| owned.function = to);
     }
 
@@ -159,9 +159,12 @@ mod tests {
     use super::*;
     use crate::function::take_areas;
 
-    const CTA: (Function, Run, Option<usize>) = (Function::Cta(1), Run { pid: 1, started: 1 }, Some(0));
-    const CPF: (Function, Run, Option<usize>) = (Function::Cpf(1), Run { pid: 2, started: 1 }, Some(1));
-    const UPF: (Function, Run, Option<usize>) = (Function::Upf, Run { pid: 3, started: 1 }, Some(2));
+    const CTA: (Function, ProcessRun, Option<usize>) =
+        (Function::Cta(1), ProcessRun { pid: 1, started: 1 }, Some(0));
+    const CPF: (Function, ProcessRun, Option<usize>) =
+        (Function::Cpf(1), ProcessRun { pid: 2, started: 1 }, Some(1));
+    const UPF: (Function, ProcessRun, Option<usize>) =
+        (Function::Upf, ProcessRun { pid: 3, started: 1 }, Some(2));
 
     fn areas() -> Areas {
         let mut areas = Areas::default();
@@ -176,7 +179,7 @@ mod tests {
     }
 
     /// A process maps all its areas, and gives them back.
-    fn map(areas: &mut Areas, of: (Function, Run, Option<usize>)) {
+    fn map(areas: &mut Areas, of: (Function, ProcessRun, Option<usize>)) {
         let mut own = areas.for_process(of.0, of.1);
         let own = take_areas(&mut own);
         for (name, area) in own.into_iter().filter(|(name, _)| Some(name.number) == of.2) {

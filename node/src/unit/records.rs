@@ -10,7 +10,7 @@ use whimbrel_resilience::membership::{Answer, Answered, CtaInstance, Failure, Ho
 use crate::function::{CLUSTER, HOME};
 
 /// Changes that are kept for watches that begin a little in the past.
-const CHANGES_KEPT: usize = 256;
+const MAX_CHANGES: usize = 256;
 /// Records, and octets of one: a unit has some ten, of some hundred octets each.
 const RECORDS_MAX: usize = 1024;
 const VALUE_OCTETS_MAX: usize = 4096;
@@ -19,11 +19,11 @@ const KEY_OCTETS_MAX: usize = 512;
 /// Leases of one process: it uses one, and a second one for a moment if it has lost the first.
 const LEASES_MAX: usize = 16;
 /// A lease that is never renewed would end after this long at etcd; here it ends with its process.
-const LEASE_S_MIN: u32 = 60;
+const MIN_LEASE_TTL_S: u32 = 60;
 
 /// One run of a process: numbers of processes are used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) struct Run {
+pub(super) struct ProcessRun {
     pub(super) pid: i32,
     /// When it started, in ticks since the boot (proc(5)).
     pub(super) started: u64,
@@ -35,7 +35,7 @@ pub(super) struct Records {
     /// Drawn at random for a unit, so that a process of an earlier unit notices.
     unit: u64,
     revision: u64,
-    leases: BTreeMap<i64, Run>,
+    leases: BTreeMap<i64, ProcessRun>,
     records: BTreeMap<String, Kv>,
     #[serde(skip)]
     changes: VecDeque<Watched>,
@@ -55,26 +55,30 @@ impl Records {
     }
 
     /// The number of this unit.
-    pub(super) fn unit(&self) -> u64 {
+    pub(super) fn unit_id(&self) -> u64 {
         self.unit
     }
 
     /// Carries out a request of a process; a watch is not one of these. Returns what has changed.
-    pub(super) fn handle(&mut self, run: Run, request: Request) -> (Result<Answered, Failure>, Vec<Watched>) {
+    pub(super) fn handle(
+        &mut self,
+        run: ProcessRun,
+        request: Request,
+    ) -> (Result<Answered, Failure>, Vec<Watched>) {
         let mut changes = Vec::new();
         let answer = match request {
-            Request::Grant { .. } if !self.has_room_for_lease(run) => {
+            Request::Grant { .. } if !self.make_room_for_lease(run) => {
                 Err(Failure::Unreachable("the manager has no room for one more lease of this process".into()))
             }
             Request::Grant { ttl_s } => {
                 self.revision += 1;
                 let lease = i64::try_from(self.revision).unwrap_or(i64::MAX);
                 self.leases.insert(lease, run);
-                Ok(Answer::Granted { lease, ttl_s: ttl_s.max(LEASE_S_MIN) })
+                Ok(Answer::Granted { lease, ttl_s: ttl_s.max(MIN_LEASE_TTL_S) })
             }
             Request::KeepAlive { lease } => {
                 let lives = self.leases.get(&lease) == Some(&run);
-                Ok(Answer::KeptAlive { ttl_s: if lives { LEASE_S_MIN } else { 0 } })
+                Ok(Answer::KeptAlive { ttl_s: if lives { MIN_LEASE_TTL_S } else { 0 } })
             }
             Request::Revoke { lease } => {
                 if self.leases.get(&lease) == Some(&run) {
@@ -110,7 +114,7 @@ impl Records {
             }
             Request::Watch { .. } => Err(Failure::Unreachable("a watch has no answer".into())),
         };
-        self.keep(&changes);
+        self.remember_changes(&changes);
         let answered = answer.map(|answer| Answered { cluster: self.unit, revision: self.revision, answer });
         (answered, changes)
     }
@@ -122,25 +126,25 @@ impl Records {
         let kv = Kv { key: key.clone(), value: value.to_vec(), mod_revision: self.revision, lease: 0 };
         self.records.insert(key, kv.clone());
         let changes = vec![Watched::Put(kv)];
-        self.keep(&changes);
+        self.remember_changes(&changes);
         changes
     }
 
     /// A process has ended. Returns what has changed.
-    pub(super) fn ended(&mut self, run: Run) -> Vec<Watched> {
+    pub(super) fn end_run(&mut self, run: ProcessRun) -> Vec<Watched> {
         let its: Vec<i64> = self.leases.iter().filter(|(_, of)| **of == run).map(|(l, _)| *l).collect();
         let changes: Vec<Watched> = its.into_iter().flat_map(|lease| self.revoke(lease)).collect();
-        self.keep(&changes);
+        self.remember_changes(&changes);
         changes
     }
 
     /// The processes that hold leases.
-    pub(super) fn holders(&self) -> impl Iterator<Item = Run> + '_ {
+    pub(super) fn holders(&self) -> impl Iterator<Item = ProcessRun> + '_ {
         self.leases.values().copied()
     }
 
     /// Makes room for a lease of a process. A lease without records gives way: its process has not got the answer that named it.
-    fn has_room_for_lease(&mut self, run: Run) -> bool {
+    fn make_room_for_lease(&mut self, run: ProcessRun) -> bool {
         let its: Vec<i64> = self.leases.iter().filter(|(_, of)| **of == run).map(|(l, _)| *l).collect();
         if its.len() < LEASES_MAX {
             return true;
@@ -159,15 +163,15 @@ impl Records {
         gone.into_iter().map(|key| Watched::Deleted { key, revision }).collect()
     }
 
-    fn keep(&mut self, changes: &[Watched]) {
+    fn remember_changes(&mut self, changes: &[Watched]) {
         self.changes.extend(changes.iter().cloned());
-        while self.changes.len() > CHANGES_KEPT {
+        while self.changes.len() > MAX_CHANGES {
             self.changes.pop_front();
         }
     }
 
     /// The changes of keys with this prefix from a revision on; `None` if not all of them are known any more.
-    pub(super) fn since(&self, prefix: &str, from: u64) -> Option<Vec<Watched>> {
+    pub(super) fn changes_since(&self, prefix: &str, from: u64) -> Option<Vec<Watched>> {
         let known_from = self.changes.front().map_or(self.revision + 1, revision_of);
         if from < known_from && from <= self.revision {
             return None;
@@ -177,7 +181,7 @@ impl Records {
     }
 
     /// Which CTA serves, and its replica.
-    pub(super) fn home(&self) -> Option<Home> {
+    pub(super) fn serving_ctas(&self) -> Option<Home> {
         let record = self.records.get(&format!("whimbrel/{CLUSTER}/home/{HOME}"))?;
         serde_json::from_slice(&record.value).ok()
     }
@@ -197,7 +201,7 @@ impl Records {
     }
 
     /// The number of CPFs that are listed.
-    pub(super) fn cpfs(&self) -> usize {
+    pub(super) fn cpf_count(&self) -> usize {
         let of_cpf = format!("whimbrel/{CLUSTER}/member/cpf-");
         self.records.keys().filter(|key| key.starts_with(&of_cpf)).count()
     }
@@ -222,10 +226,10 @@ pub(super) fn key_of(change: &Watched) -> &str {
 mod tests {
     use super::*;
 
-    const ONE: Run = Run { pid: 10, started: 1 };
-    const TWO: Run = Run { pid: 10, started: 2 };
+    const ONE: ProcessRun = ProcessRun { pid: 10, started: 1 };
+    const TWO: ProcessRun = ProcessRun { pid: 10, started: 2 };
 
-    fn lease_of(records: &mut Records, run: Run) -> i64 {
+    fn lease_of(records: &mut Records, run: ProcessRun) -> i64 {
         match records.handle(run, Request::Grant { ttl_s: 5 }).0.unwrap().answer {
             Answer::Granted { lease, .. } => lease,
             other => panic!("{other:?}"),
@@ -234,7 +238,7 @@ mod tests {
 
     fn swap(
         records: &mut Records,
-        run: Run,
+        run: ProcessRun,
         key: &str,
         expected: u64,
         lease: i64,
@@ -263,7 +267,7 @@ mod tests {
         swap(&mut records, TWO, "a/two", 0, second).unwrap();
         swap(&mut records, ONE, "a/home", 0, 0).unwrap();
         assert_eq!(swap(&mut records, TWO, "a/three", 0, first), Err(Failure::NoLease), "another's lease");
-        let changes = records.ended(ONE);
+        let changes = records.end_run(ONE);
         assert_eq!(changes.iter().map(key_of).collect::<Vec<_>>(), ["a/one"]);
         assert_eq!(records.holders().collect::<Vec<_>>(), [TWO]);
         let gone = records.handle(ONE, Request::KeepAlive { lease: first }).0.unwrap().answer;
@@ -282,7 +286,9 @@ mod tests {
         let first = swap(&mut records, ONE, "a/x", 0, 0).unwrap().revision;
         swap(&mut records, ONE, "b/x", 0, 0).unwrap();
         let keys = |records: &Records, from| {
-            records.since("a/", from).map(|all| all.iter().map(|c| key_of(c).to_owned()).collect::<Vec<_>>())
+            records
+                .changes_since("a/", from)
+                .map(|all| all.iter().map(|c| key_of(c).to_owned()).collect::<Vec<_>>())
         };
         assert_eq!(keys(&records, first), Some(vec!["a/x".into()]));
         assert_eq!(keys(&records, first + 2), Some(vec![]));
@@ -316,7 +322,7 @@ mod tests {
         (0..3 * LEASES_MAX).for_each(|_| _ = lease_of(&mut records, ONE));
         assert_eq!(records.holders().count(), LEASES_MAX);
         let kept = records.handle(ONE, Request::KeepAlive { lease: used }).0.unwrap().answer;
-        assert_eq!(kept, Answer::KeptAlive { ttl_s: LEASE_S_MIN });
+        assert_eq!(kept, Answer::KeptAlive { ttl_s: MIN_LEASE_TTL_S });
         for n in 1..LEASES_MAX {
             let lease = lease_of(&mut records, ONE);
             swap(&mut records, ONE, &format!("a/{n}"), 0, lease).unwrap();

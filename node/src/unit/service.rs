@@ -14,7 +14,7 @@ use tracing::{info, warn};
 use whimbrel_resilience::membership::{Failure, Request, Watched};
 
 use super::areas::Areas;
-use super::records::{Records, Run, key_of};
+use super::records::{ProcessRun, Records, key_of};
 use crate::clock;
 use crate::function::channel::{self, Lines};
 use crate::function::directory::{self, UnitDirectory};
@@ -59,7 +59,7 @@ struct Joined {
 #[derive(Clone, Copy)]
 struct Admitted {
     function: Function,
-    run: Run,
+    run: ProcessRun,
     /// The number of its areas; `None`: it has none.
     area: Option<usize>,
 }
@@ -139,23 +139,23 @@ impl Service {
         &self,
         function: Function,
         area: Option<usize>,
-        start: impl FnOnce() -> io::Result<Run>,
-    ) -> io::Result<Run> {
+        start: impl FnOnce() -> io::Result<ProcessRun>,
+    ) -> io::Result<ProcessRun> {
         let mut state = self.state();
         let run = start()?;
-        let unit = state.records.unit();
+        let unit = state.records.unit_id();
         area.iter().for_each(|number| state.areas.create(unit, function, run, *number));
         state.admitted.insert(run.pid, Admitted { function, run, area });
         Ok(run)
     }
 
     /// Admits a process that an earlier manager has started. It gives its areas back itself.
-    pub(super) fn admit_adopted(&self, function: Function, area: Option<usize>, run: Run) {
+    pub(super) fn admit_adopted(&self, function: Function, area: Option<usize>, run: ProcessRun) {
         self.state().admitted.insert(run.pid, Admitted { function, run, area });
     }
 
     /// A process has ended: its records are deleted, which the other functions learn at once.
-    pub(super) fn ended(&self, run: Run) {
+    pub(super) fn ended(&self, run: ProcessRun) {
         let mut state = self.state();
         state.areas.ended(run);
         if let Some(Admitted { function, .. }) = state.admitted.remove(&run.pid)
@@ -163,12 +163,12 @@ impl Service {
         {
             state.joined.remove(&function);
         }
-        let changes = state.records.ended(run);
+        let changes = state.records.end_run(run);
         state.publish(&changes);
     }
 
     /// A process is another function from now on: the replica of the UPF is the UPF.
-    pub(super) fn rename(&self, run: Run, to: Function) {
+    pub(super) fn rename(&self, run: ProcessRun, to: Function) {
         let mut state = self.state();
         let Some(admitted) = state.admitted.get_mut(&run.pid).filter(|of| of.run == run) else {
             return;
@@ -365,10 +365,10 @@ impl Service {
     }
 
     /// Answers a request as etcd would.
-    fn answer(&self, stream: &UnixStream, run: Run, request: Request) -> io::Result<()> {
+    fn answer(&self, stream: &UnixStream, run: ProcessRun, request: Request) -> io::Result<()> {
         let mut state = self.state();
         if let Request::Watch { prefix, from } = request {
-            let Some(changes) = state.records.since(&prefix, from) else { return Ok(()) };
+            let Some(changes) = state.records.changes_since(&prefix, from) else { return Ok(()) };
             if !changes.is_empty() {
                 channel::send(stream, &serde_json::to_vec(&changes)?, &[])?;
             }
@@ -588,7 +588,7 @@ mod tests {
         _lock: ManagerLock,
         directory: UnitDirectory,
         service: Service,
-        me: Run,
+        me: ProcessRun,
     }
 
     fn unit() -> Unit {
@@ -598,7 +598,7 @@ mod tests {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap());
         let (orders, _) = std::sync::mpsc::channel();
         let service = Service::start(&directory, Records::new(7), orders, wake).unwrap();
-        let me = Run { pid: std::process::id() as i32, started: 1 };
+        let me = ProcessRun { pid: std::process::id() as i32, started: 1 };
         Unit { _folder: folder, _lock: lock, directory, service, me }
     }
 
@@ -813,12 +813,12 @@ mod tests {
         assert!(until(&|e| matches!(e, Event::Joined(_))));
         assert!(agent.command(Command::Claim(HOME, Claim::Found)));
         assert!(until(&|e| matches!(e, Event::Claimed(..))));
-        let home = unit.service.records(Records::home).unwrap();
+        let home = unit.service.records(Records::serving_ctas).unwrap();
         assert_eq!((home.primary.cta, Some(home.primary)), (1, unit.service.records(|r| r.cta(1))));
         unit.service.ended(unit.me);
         assert_eq!(unit.service.records(|r| r.cta(1)), None);
         let saved: Records =
             serde_json::from_slice(&std::fs::read(unit.directory.records()).unwrap()).unwrap();
-        assert_eq!(saved.home(), Some(home), "the next manager knows the primary");
+        assert_eq!(saved.serving_ctas(), Some(home), "the next manager knows the primary");
     }
 }

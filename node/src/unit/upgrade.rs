@@ -81,7 +81,7 @@ impl Upgrade {
                 return None;
             }
         };
-        let home = manager.service.records(super::records::Records::home);
+        let home = manager.service.records(super::records::Records::serving_ctas);
         if home.is_none_or(|home| home.cta_replica.is_none()) {
             say("failed: the unit is not complete: it has no CTA replica (`whimbrel unit`)".into());
             return None;
@@ -147,7 +147,7 @@ impl Upgrade {
 
     /// Does what is due. Returns what is left to do.
     pub(super) fn step(mut self, manager: &mut Manager) -> Option<Self> {
-        let home = manager.service.records(super::records::Records::home);
+        let home = manager.service.records(super::records::Records::serving_ctas);
         let (primary, replica) = home.map_or((None, None), |home| {
             // In its present life: the record may name one that has just ended.
             let lives =
@@ -155,7 +155,7 @@ impl Upgrade {
             (Some(Function::Cta(home.primary.cta)), lives.map(|r| Function::Cta(r.cta)))
         });
         let done = match self.step {
-            Step::NewCpfs => manager.service.records(super::records::Records::cpfs) >= self.listed,
+            Step::NewCpfs => manager.service.records(super::records::Records::cpf_count) >= self.listed,
             Step::OldCpf(function) | Step::OldReplica(function) => !manager.runs(function),
             Step::NewReplica(function) => {
                 let connected = manager.service.code_of(function);

@@ -449,12 +449,12 @@ impl Gnb {
             Input::CancelHandover(ue, cause) => self.cancel_handover(now, ue, cause, out),
             Input::Release(ue, cause) => self.request_release(ue, cause, out),
             Input::Notify { ue, session, qfi, fulfilled } => {
-                self.notify(ue, session, qfi, fulfilled, out);
+                self.notify_qos_flow(ue, session, qfi, fulfilled, out);
             }
-            Input::LetSessionGo(ue, session) => self.let_session_go(ue, session, out),
+            Input::LetSessionGo(ue, session) => self.release_session(ue, session, out),
             Input::IndicateModification(ue) => self.indicate_modification(ue, out),
             Input::Inactive(ue, inactive) => self.report_inactive(ue, inactive, out),
-            Input::ResetSome(ues) => self.reset_some(now, ues, out),
+            Input::ResetSome(ues) => self.reset_connections(now, ues, out),
             Input::Reset => self.reset_all(now, out),
             Input::Reconfigure(config) => self.reconfigure(config, out),
             Input::Tick => self.tick(now, out),
@@ -494,11 +494,11 @@ impl Gnb {
             Message::AmfConfigurationUpdate(m) => self.amf_configuration_update(m, out),
             Message::NgReset(m) => self.reset_by_amf(now, m, out),
             Message::NgResetAcknowledge(_) => event(Event::ResetAcknowledged, out),
-            Message::OverloadStart(m) => self.overloaded(Some(m), out),
-            Message::OverloadStop(_) => self.overloaded(None, out),
-            Message::WriteReplaceWarningRequest(m) => self.warn(&m, out),
-            Message::PwsCancelRequest(m) => self.end_warning(&m, out),
-            Message::PduSessionResourceModifyConfirm(m) => self.modification_confirmed(at, &m, out),
+            Message::OverloadStart(m) => self.handle_overload(Some(m), out),
+            Message::OverloadStop(_) => self.handle_overload(None, out),
+            Message::WriteReplaceWarningRequest(m) => self.broadcast_warning(&m, out),
+            Message::PwsCancelRequest(m) => self.cancel_warning(&m, out),
+            Message::PduSessionResourceModifyConfirm(m) => self.handle_modify_confirm(at, &m, out),
             Message::LocationReportingControl(m) => self.location_control(at, m, out),
             Message::DownlinkRanConfigurationTransfer(m) => {
                 let transfer = m.son_configuration_transfer_dl.unwrap_or_default();

@@ -13,7 +13,7 @@ impl Gnb {
     /// INITIAL UE MESSAGE (§8.6.1). Every connection requests a UE context, as a gNB does that wants AS security at
     /// once.
     pub(super) fn initial_ue_message(&mut self, ue: UeId, connect: Connect, out: &mut Outbox<Output>) {
-        if self.overload.as_mut().is_some_and(|o| o.bars(connect.cause)) {
+        if self.overload.as_mut().is_some_and(|o| o.is_barred(connect.cause)) {
             event(Event::Barred(ue), out);
             return out.push(Output::Radio(ue, Down::Rejected));
         }

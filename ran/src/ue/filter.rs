@@ -176,7 +176,7 @@ fn in_v6(address: Option<IpAddr>, v: &[u8; 17]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use whimbrel_nas::ie::RuleBinding;
+    use whimbrel_nas::ie::QosFlowBinding;
 
     use super::*;
 
@@ -193,7 +193,7 @@ mod tests {
             id,
             operation: RuleOperation::Create(vec![filter]),
             default: false,
-            binding: Some(RuleBinding { precedence, segregation: false, qfi }),
+            binding: Some(QosFlowBinding { precedence, segregation: false, qfi }),
         }
     }
 

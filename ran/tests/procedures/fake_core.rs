@@ -582,7 +582,7 @@ pub fn transfer(index: u32) -> Vec<u8> {
 }
 
 fn establishment_accept(index: u32, asked: ie::PduSessionType) -> sm::EstablishmentAccept {
-    let rules = QosRules::new(&[QosRule::match_all(1, 255, Qfi::new(1).unwrap())]).unwrap();
+    let rules = QosRules::new(&[QosRule::new_default(1, 255, Qfi::new(1).unwrap())]).unwrap();
     let rate = BitRate::from_kbps(1000);
     let ambr = SessionAmbr { downlink: rate, uplink: rate };
     let mut m = sm::EstablishmentAccept::new(asked, SscMode::One, rules, ambr);

@@ -495,7 +495,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                                 self.path_switches.insert(ue, (association, stream), peek, &octets);
                             }
                             if self.slots.names(ue).any(|names| names.amf_ue_ngap_id == id) {
-                                self.comes_to(now, ue, association, out);
+                                self.follow_to_gnb(now, ue, association, out);
                             }
                         }
                         let required = peek.is_some_and(|p| is_handover_required(&p));
@@ -508,7 +508,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     None if self.slots.has_just_left(now, id) => {
                         // The target gNB waits for an answer; other gNBs get the release.
                         if let Ok(Message::PathSwitchRequest(m)) = Message::decode(octets) {
-                            send(association, stream, &amf::released_meanwhile(&m), out);
+                            send(association, stream, &amf::build_failure_after_release(&m), out);
                         }
                     }
                     None => {
@@ -563,7 +563,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         });
         let is_its = self.slots.names(ue).any(|names| names.association == association);
         if let Some(target) = target.as_ref().filter(|_| is_its) {
-            self.comes_to(now, ue, target.association, out);
+            self.follow_to_gnb(now, ue, target.association, out);
         }
         Payload::HandoverRequired { association, octets, target }
     }
@@ -654,7 +654,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             self.answered(now, ue, asked, disposition, out);
         }
         if let Some(association) = rests_at {
-            self.comes_to(now, ue, association, out);
+            self.follow_to_gnb(now, ue, association, out);
         }
         true
     }

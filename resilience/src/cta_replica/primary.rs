@@ -18,13 +18,13 @@ pub struct PrimaryCta<S, E, I = ()> {
     machine: Machine<S, E, I>,
     replicated: Option<Replicated>,
     /// CPFs whose links have still to be resumed after a takeover.
-    unsettled: BTreeSet<CpfId>,
+    unresumed_cpfs: BTreeSet<CpfId>,
     /// How far the UEs' time is ahead of this host's, in microseconds.
     ahead_us: i64,
     /// The message that the next input is.
-    received: Option<(AssociationId, u64)>,
-    /// Inputs whose NGAP messages have left since [`PrimaryCta::take_marks`], and how many each.
-    ngap_left: Vec<(u64, usize)>,
+    next_message: Option<(AssociationId, u64)>,
+    /// Inputs whose NGAP messages have left since [`PrimaryCta::take_sent_message_numbers`], and how many each.
+    sent_ngap: Vec<(u64, usize)>,
 }
 
 /// Room in a mark for the messages of one input.
@@ -39,7 +39,7 @@ struct Held {
 }
 
 impl Held {
-    fn ngap_left(&self) -> Option<(u64, usize)> {
+    fn sent_ngap(&self) -> Option<(u64, usize)> {
         let messages = self.out.ngap.len();
         (messages > 0).then_some((self.number, messages))
     }
@@ -48,16 +48,16 @@ impl Held {
 struct Replicated {
     gate: Gate<Held>,
     /// Whether outputs wait for the CTA replica: not before it has caught up.
-    waits: bool,
+    is_holding_outputs: bool,
     /// Inputs before the CTA replica came.
-    before: u64,
+    replica_start: u64,
     /// The last input whose outputs have passed the gate: the edge has them, and has yet to send them.
-    passed: u64,
+    last_released: u64,
     /// The last input whose outputs have left, and the last one of which the replica knows that.
-    left: u64,
-    reported_left: u64,
+    last_sent: u64,
+    last_reported_sent: u64,
     /// How many messages of each CPF the CTA replica holds.
-    taken: BTreeMap<CpfId, u64>,
+    durable_messages: BTreeMap<CpfId, u64>,
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
@@ -71,9 +71,15 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
         Self::of(Machine::new(cta, false), BTreeSet::new(), 0)
     }
 
-    pub(super) fn of(machine: Machine<S, E, I>, unsettled: BTreeSet<CpfId>, ahead_us: i64) -> Self {
-        let (received, ngap_left) = (None, Vec::new());
-        Self { machine, replicated: None, unsettled, ahead_us, received, ngap_left }
+    pub(super) fn of(machine: Machine<S, E, I>, unresumed_cpfs: BTreeSet<CpfId>, ahead_us: i64) -> Self {
+        Self {
+            machine,
+            replicated: None,
+            unresumed_cpfs,
+            ahead_us,
+            next_message: None,
+            sent_ngap: Vec::new(),
+        }
     }
 
     /// The UEs' time: that of the host where they began, continued through takeovers.
@@ -114,7 +120,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
     /// A snapshot from which a replica follows; outputs do not wait for it yet, since it has to catch up first. `None`: there is a replica,
     /// links have still to be resumed, the UEs run in this process, or this CTA never gets a replica.
     pub fn snapshot(&mut self) -> Option<Snapshot> {
-        if self.replicated.is_some() || !self.unsettled.is_empty() || !self.machine.replicable {
+        if self.replicated.is_some() || !self.unresumed_cpfs.is_empty() || !self.machine.replicable {
             return None;
         }
         let snapshot = self.machine.snapshot()?;
@@ -122,21 +128,21 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
         let taken = self.machine.links.iter().map(|(&cpf, link)| (cpf, link.taken())).collect();
         self.replicated = Some(Replicated {
             gate: Gate::default(),
-            waits: false,
-            before: number,
-            passed: number,
-            left: number,
-            reported_left: number,
-            taken,
+            is_holding_outputs: false,
+            replica_start: number,
+            last_released: number,
+            last_sent: number,
+            last_reported_sent: number,
+            durable_messages: taken,
         });
         Some(snapshot)
     }
 
     /// From now on outputs wait for the replica. Returns the last input whose outputs did not: when the replica holds it, it can take over
     /// at any moment.
-    pub fn wait(&mut self) -> Option<u64> {
+    pub fn begin_holding(&mut self) -> Option<u64> {
         let replicated = self.replicated.as_mut()?;
-        replicated.waits = true;
+        replicated.is_holding_outputs = true;
         Some(self.machine.number)
     }
 
@@ -160,26 +166,26 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
 
     fn step(&mut self, now: Instant, step: Step<'_>, out: &mut Outbox) -> (OrderOutcome, Option<Record>) {
         let now = self.time(now).max(self.machine.now);
-        let received = self.received.take();
+        let received = self.next_message.take();
         if let Step::CpfLost(cpf) = step {
-            self.unsettled.remove(&cpf);
+            self.unresumed_cpfs.remove(&cpf);
         }
         let Some(replicated) = &mut self.replicated else {
             let before = out.ngap.len();
-            let ordered = if self.unsettled.is_empty() {
+            let ordered = if self.unresumed_cpfs.is_empty() {
                 self.machine.run(now, step, ExternalSource::Live, out).ordered
             } else {
                 let mut caused = Outbox::default();
                 let outcome = self.machine.run(now, step, ExternalSource::Live, &mut caused);
-                self.leave(caused, out);
+                self.release(caused, out);
                 outcome.ordered
             };
             let messages = out.ngap.len() - before;
-            self.ngap_left.extend((messages > 0).then_some((self.machine.number, messages)));
+            self.sent_ngap.extend((messages > 0).then_some((self.machine.number, messages)));
             return (ordered, None);
         };
         let number = self.machine.number + 1;
-        let head = Head::new(replicated.left, Some((number, now))).with_received(received);
+        let head = Head::new(replicated.last_sent, Some((number, now))).with_received(received);
         let draft = Draft::new(head, &step);
         let from = step.sender().filter(|cpf| self.machine.cta.trusts(*cpf));
         let mut caused = Outbox::default();
@@ -188,44 +194,44 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
             unreachable!("what was to be noted was noted")
         };
         let record = draft.end(&taken, Shape::of(&caused));
-        replicated.reported_left = replicated.left;
+        replicated.last_reported_sent = replicated.last_sent;
         replicated.gate.sent();
         replicated.gate.hold(Held { number, from, out: caused });
-        if !replicated.waits {
+        if !replicated.is_holding_outputs {
             self.acknowledged(number, out);
         }
         (ordered, Some(record))
     }
 
-    /// The CTA replica holds the inputs up to this one: `out` gets what they caused. [`PrimaryCta::sent`] reports when it has left.
+    /// The CTA replica holds the inputs up to this one: `out` gets what they caused. [`PrimaryCta::mark_outputs_sent`] reports when it has left.
     pub fn acknowledged(&mut self, number: u64, out: &mut Outbox) {
         let Some(replicated) = &mut self.replicated else { return };
-        replicated.gate.acknowledged(number.saturating_sub(replicated.before));
+        replicated.gate.acknowledged(number.saturating_sub(replicated.replica_start));
         let mut caused = Outbox::default();
         while let Some(held) = replicated.gate.pass() {
-            replicated.passed = held.number;
+            replicated.last_released = held.number;
             if let Some(from) = held.from {
-                *replicated.taken.entry(from).or_default() += 1;
+                *replicated.durable_messages.entry(from).or_default() += 1;
             }
-            self.ngap_left.extend(held.ngap_left());
+            self.sent_ngap.extend(held.sent_ngap());
             caused.append(held.out);
         }
-        self.leave(caused, out);
+        self.release(caused, out);
     }
 
     /// The edge has sent all outputs that it has got. Until then the replica would send them if this process ended, and must not learn
     /// that they have left: an answer that neither sends costs its UE a timer of seconds.
-    pub fn sent(&mut self) {
+    pub fn mark_outputs_sent(&mut self) {
         if let Some(replicated) = &mut self.replicated {
-            replicated.left = replicated.passed;
+            replicated.last_sent = replicated.last_released;
         }
     }
 
     /// The record that reports how much has left, for when no input is at hand.
-    pub fn left(&mut self) -> Option<Record> {
-        let replicated = self.replicated.as_mut().filter(|m| m.reported_left < m.left)?;
-        replicated.reported_left = replicated.left;
-        Some(Draft::left(replicated.left))
+    pub fn sent_report(&mut self) -> Option<Record> {
+        let replicated = self.replicated.as_mut().filter(|m| m.last_reported_sent < m.last_sent)?;
+        replicated.last_reported_sent = replicated.last_sent;
+        Some(Draft::left(replicated.last_sent))
     }
 
     /// The last input.
@@ -234,9 +240,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
     }
 
     /// The last input that survives the loss of this host; all of them, where nothing waits for a replica.
-    pub fn safe(&self) -> u64 {
+    pub fn last_durable_input(&self) -> u64 {
         match &self.replicated {
-            Some(replicated) if replicated.waits => replicated.before + replicated.gate.confirmed(),
+            Some(replicated) if replicated.is_holding_outputs => {
+                replicated.replica_start + replicated.gate.confirmed()
+            }
             _ => u64::MAX,
         }
     }
@@ -247,48 +255,48 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
     }
 
     /// The outputs of the newest input, if they wait for the replica.
-    pub fn newest(&self) -> Option<&Outbox> {
+    pub fn newest_held_outputs(&self) -> Option<&Outbox> {
         self.replicated.as_ref()?.gate.waiting().next_back().map(|held| &held.out)
     }
 
     /// The replica is lost, and it is certain that it will not take over: the primary continues without it.
-    pub fn alone(&mut self, out: &mut Outbox) {
+    pub fn continue_without_replica(&mut self, out: &mut Outbox) {
         let Some(mut replicated) = self.replicated.take() else { return };
         let mut caused = Outbox::default();
         for held in replicated.gate.open() {
-            self.ngap_left.extend(held.ngap_left());
+            self.sent_ngap.extend(held.sent_ngap());
             caused.append(held.out);
         }
-        self.leave(caused, out);
+        self.release(caused, out);
     }
 
     /// The next input is this message of an association, by its number there: a replica that takes over knows which messages it has.
-    pub fn received(&mut self, association: AssociationId, number: u64) {
-        self.received = Some((association, number));
+    pub fn set_next_message(&mut self, association: AssociationId, number: u64) {
+        self.next_message = Some((association, number));
     }
 
     /// The marks of the NGAP messages that have left since the last call, one each, in their order. Marks only grow, also through a takeover:
     /// that of a message is the same in the primary and in its replica.
-    pub fn take_marks(&mut self) -> Vec<u64> {
+    pub fn take_sent_message_numbers(&mut self) -> Vec<u64> {
         let marks = |(number, messages): (u64, usize)| {
             (1..=messages).map(move |nth| (number << MESSAGES_PER_INPUT_BITS) + nth as u64)
         };
-        self.ngap_left.drain(..).flat_map(marks).collect()
+        self.sent_ngap.drain(..).flat_map(marks).collect()
     }
 
-    pub(super) fn set_ngap_left(&mut self, ngap_left: Vec<(u64, usize)>) {
-        self.ngap_left = ngap_left;
+    pub(super) fn set_sent_ngap(&mut self, sent_ngap: Vec<(u64, usize)>) {
+        self.sent_ngap = sent_ngap;
     }
 
-    fn leave(&mut self, mut caused: Outbox, out: &mut Outbox) {
-        caused.cpfs.retain(|(to, _)| !self.unsettled.contains(to)); // its link has them
+    fn release(&mut self, mut caused: Outbox, out: &mut Outbox) {
+        caused.cpfs.retain(|(to, _)| !self.unresumed_cpfs.contains(to)); // its link has them
         out.append(caused);
     }
 
     /// Number of a CPF's messages that are safe: it need not keep them any more.
-    pub fn taken(&self, cpf: CpfId) -> u64 {
+    pub fn durable_messages(&self, cpf: CpfId) -> u64 {
         match &self.replicated {
-            Some(replicated) => replicated.taken.get(&cpf).copied().unwrap_or(0),
+            Some(replicated) => replicated.durable_messages.get(&cpf).copied().unwrap_or(0),
             None => self.machine.links.get(&cpf).map_or(0, |l| l.taken()),
         }
     }
@@ -301,22 +309,22 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
     }
 
     /// CPFs whose links have still to be resumed after a takeover.
-    pub fn unsettled(&self) -> impl Iterator<Item = CpfId> {
-        self.unsettled.iter().copied()
+    pub fn unresumed_cpfs(&self) -> impl Iterator<Item = CpfId> {
+        self.unresumed_cpfs.iter().copied()
     }
 
     /// The link of a CPF has ended while CPFs of the former primary are awaited: its commands wait until the link is resumed. There is no
     /// replica yet, so none of them waits for one.
-    pub fn parts(&mut self, cpf: CpfId) {
+    pub fn suspend_cpf(&mut self, cpf: CpfId) {
         if self.replicated.is_none() && self.machine.cta.trusts(cpf) {
-            self.unsettled.insert(cpf);
+            self.unresumed_cpfs.insert(cpf);
         }
     }
 
     /// A CPF of the former primary has received this many commands: returns those that it lacks, to be sent first. It repeats its reports
-    /// after [`PrimaryCta::taken`]. `None`: its link cannot continue, and it counts as lost.
+    /// after [`PrimaryCta::durable_messages`]. `None`: its link cannot continue, and it counts as lost.
     pub fn resume(&mut self, cpf: CpfId, has: u64) -> Option<Vec<CpfCommand>> {
-        if !self.unsettled.remove(&cpf) {
+        if !self.unresumed_cpfs.remove(&cpf) {
             return None;
         }
         let link = self.machine.links.entry(cpf).or_default();

@@ -99,7 +99,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> CtaReplica<S, E, I> {
     }
 
     /// Takes over; it is certain that the former primary's outputs do not leave any more. The outbox leaves first: all that the former
-    /// primary may not have sent. [`PrimaryCta::take_marks`] has the marks of its NGAP messages, for an edge that knows which of them have
+    /// primary may not have sent. [`PrimaryCta::take_sent_message_numbers`] has the marks of its NGAP messages, for an edge that knows which of them have
     /// left.
     ///
     /// It may have sent the newest of them. A PFCP request is known by its number, and answered again. NGAP has no such number, but a
@@ -118,7 +118,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> CtaReplica<S, E, I> {
         first.cpfs.clear(); // their links have them, and are resumed
         let unsettled = self.machine.cta.trusted().collect();
         let mut primary = PrimaryCta::of(self.machine, unsettled, self.ahead_us);
-        primary.set_ngap_left(ngap_left);
+        primary.set_sent_ngap(ngap_left);
         (primary, first)
     }
 

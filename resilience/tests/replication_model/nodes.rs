@@ -232,7 +232,7 @@ impl Nodes {
                 let mut active = settled(terms, snapshot, has);
                 if *replicated {
                     active.snapshot().expect("all is at rest");
-                    active.wait();
+                    active.begin_holding();
                 }
                 Machine::Active(PrimaryNode::new(active))
             }
@@ -383,12 +383,12 @@ impl PrimaryNode {
                 let mut left = Outbox::default();
                 self.active.acknowledged(*number, &mut left);
                 self.leave(left, &mut out);
-                self.active.sent();
+                self.active.mark_outputs_sent();
                 while self.pending.len() > self.active.waiting() {
                     self.pending.pop_front();
                 }
                 let last = self.active.last() - self.active.waiting() as u64;
-                out.records.extend(self.active.left().map(|r| (r.octets().into(), last)));
+                out.records.extend(self.active.sent_report().map(|r| (r.octets().into(), last)));
             }
             In::Rings(members) => self.input(NOW, Input::Rings(terms.rings(members)), &mut out),
             In::Lost(cpf, members) => {
@@ -415,8 +415,8 @@ impl PrimaryNode {
         let record = self.active.handle(now, input, &mut leaves);
         if let Some(record) = record {
             out.records.push((record.octets().into(), left));
-            self.pending.extend(self.active.newest().map(digest_of));
-            out.caused |= self.active.newest().is_some_and(|caused| !is_nothing(caused));
+            self.pending.extend(self.active.newest_held_outputs().map(digest_of));
+            out.caused |= self.active.newest_held_outputs().is_some_and(|caused| !is_nothing(caused));
         }
         out.caused |= !is_nothing(&leaves);
         self.leave(leaves, out);
@@ -426,7 +426,7 @@ impl PrimaryNode {
         out.drained.extend(&leaves.drained);
         out.ngap.extend(leaves.ngap.into_iter().map(|(_, _, octets)| octets.into()));
         for (to, message) in leaves.cpfs {
-            out.down.push((to, self.active.taken(to), down(message)));
+            out.down.push((to, self.active.durable_messages(to), down(message)));
         }
         if leaves.cpf_violations.iter().any(|(_, c)| {
             matches!(
@@ -455,8 +455,12 @@ impl PrimaryNode {
             waiting: self.active.waiting(),
             last: self.active.last(),
             logged: cta.logged().1,
-            unsettled: self.active.unsettled().collect(),
-            taken: (0..16).map(CpfId).map(|c| (c, self.active.taken(c))).filter(|(_, n)| *n > 0).collect(),
+            unsettled: self.active.unresumed_cpfs().collect(),
+            taken: (0..16)
+                .map(CpfId)
+                .map(|c| (c, self.active.durable_messages(c)))
+                .filter(|(_, n)| *n > 0)
+                .collect(),
             holds: BTreeMap::new(),
         }
     }
@@ -464,15 +468,15 @@ impl PrimaryNode {
     fn state(mut self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.pending, self.active.last(), self.active.waiting()).hash(&mut hasher);
-        let cpfs: Vec<u64> = (0..16).map(|n| self.active.taken(CpfId(n))).collect();
+        let cpfs: Vec<u64> = (0..16).map(|n| self.active.durable_messages(CpfId(n))).collect();
         cpfs.hash(&mut hasher);
-        self.active.left().map(|r| r.octets().to_vec()).hash(&mut hasher);
-        let unsettled: Vec<CpfId> = self.active.unsettled().collect();
+        self.active.sent_report().map(|r| r.octets().to_vec()).hash(&mut hasher);
+        let unsettled: Vec<CpfId> = self.active.unresumed_cpfs().collect();
         unsettled.hash(&mut hasher);
         for cpf in unsettled {
             self.active.resume(cpf, u64::MAX); // which it cannot, and nothing but that changes
         }
-        self.active.alone(&mut Outbox::default());
+        self.active.continue_without_replica(&mut Outbox::default());
         let snapshot = self.active.snapshot().expect("nothing is in the way of one");
         snapshot.octets().hash(&mut hasher);
         hasher.finish()

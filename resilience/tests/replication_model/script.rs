@@ -213,7 +213,7 @@ pub(crate) fn rehearse(terms: &Terms, ues: usize, cpfs: u16) -> Beginning {
         assert!(cta.served_by(id) != Some(BEFORE) && cta.backed_by(id).len() == backups);
     }
     let snapshot = active.active.snapshot().expect("all is at rest").octets().to_vec();
-    active.active.alone(&mut Outbox::default());
+    active.active.continue_without_replica(&mut Outbox::default());
     net.cpfs.remove(&BEFORE);
     let has = net.cpfs.iter().map(|(id, (cpf, _))| (*id, cpf.end.taken())).collect();
     let heard = net.cpfs.iter().map(|(id, (_, heard))| (*id, heard.clone())).collect();

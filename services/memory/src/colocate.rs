@@ -209,7 +209,7 @@ impl Heap {
                 if self.memory.header(region, offset).owner != owner {
                     continue;
                 }
-                let counter = self.memory.counter(region, offset);
+                let counter = self.memory.access_counter(region, offset);
                 counter.store(counter.load(Ordering::Relaxed) >> halvings, Ordering::Relaxed);
                 if self.move_record(region, offset, Fill::Hot, moved).is_err() {
                     return;
@@ -267,7 +267,7 @@ impl Heap {
             let header = self.memory.header(region, at.offset);
             done.scanned += 1;
             if !header.is_removed() {
-                let counter = self.memory.counter(region, at.offset);
+                let counter = self.memory.access_counter(region, at.offset);
                 let counted = counter.load(Ordering::Relaxed);
                 // A page that is not changed need not be written again.
                 if halvings > 0 && counted > 0 {
@@ -320,10 +320,10 @@ impl Heap {
             if !header.is_removed() {
                 *left = left.saturating_sub(MOVE);
                 let halvings = self.regions[region].halvings(self.epoch);
-                let counter = self.memory.counter(region, offset).load(Ordering::Relaxed) >> halvings;
+                let counter = self.memory.access_counter(region, offset).load(Ordering::Relaxed) >> halvings;
                 let hot = cutoff.takes(counter, header.span());
                 let fill = if hot { Fill::Hot } else { Fill::Cold };
-                self.memory.counter(region, offset).store(counter, Ordering::Relaxed);
+                self.memory.access_counter(region, offset).store(counter, Ordering::Relaxed);
                 if self.move_record(region, offset, fill, moved).is_err() {
                     return None;
                 }
@@ -344,7 +344,7 @@ impl Heap {
     ) -> Result<(), Error> {
         let header = self.memory.header(region, offset);
         let (to, at) = self.allocate(fill, header.span())?;
-        let counter = self.memory.counter(region, offset).load(Ordering::Relaxed);
+        let counter = self.memory.access_counter(region, offset).load(Ordering::Relaxed);
         self.memory.copy((region, offset), (to, at), header.span());
         self.placed(to, counter, header);
         self.has_moved((region, offset, header), (to, at), moved);
@@ -429,7 +429,7 @@ impl Heap {
         let used = self.regions[region].used;
         let part = ((*left / COPY_PAGE).max(1) * PAGE).min(used - *offset);
         *left = left.saturating_sub(part.div_ceil(PAGE) * COPY_PAGE);
-        octets.extend_from_slice(self.memory.image(region, *offset, part));
+        octets.extend_from_slice(self.memory.raw_octets(region, *offset, part));
         *offset += part;
         if *offset < used {
             *copy = Some((number, octets));

@@ -255,7 +255,7 @@ impl Heap {
         (counter, header): (u16, RecordHeader),
         octets: &[u8],
     ) {
-        self.memory.counter(region, offset).store(counter, Ordering::Relaxed);
+        self.memory.access_counter(region, offset).store(counter, Ordering::Relaxed);
         self.memory.set_header(region, offset, header);
         self.memory.set_octets(region, offset, octets);
         self.regions[region].changed = true;
@@ -280,7 +280,7 @@ impl Heap {
         let header = self.find(owner, at)?;
         if self.activation.is_active() {
             let halvings = self.regions[region].halvings(self.epoch);
-            self.memory.count(region, offset, 1 << halvings);
+            self.memory.add_accesses(region, offset, 1 << halvings);
             self.regions[region].changed = true;
         }
         if self.regions[region].state == RegionState::Slow {
@@ -359,7 +359,7 @@ impl Heap {
             return self.fetch(owner, at, &mut Vec::new());
         }
         let header = self.find(owner, at)?;
-        let counter = self.memory.counter(at.region(), at.offset()).load(Ordering::Relaxed);
+        let counter = self.memory.access_counter(at.region(), at.offset()).load(Ordering::Relaxed);
         Ok((counter, header))
     }
 
@@ -573,7 +573,7 @@ impl Heap {
             Some(device) if !self.memory.is_mapped(index) => {
                 device.read(device_offset(index), &mut image).expect("the device reads");
             }
-            _ => image.copy_from_slice(self.memory.image(index, 0, region.used)),
+            _ => image.copy_from_slice(self.memory.raw_octets(index, 0, region.used)),
         }
         let (mut headers, mut offset) = (Vec::new(), UNIT_OCTETS);
         while let Some((_, header)) = image.get(offset..).and_then(RecordHeader::read) {

@@ -97,7 +97,7 @@ impl RegionMemory {
     }
 
     /// A record's counter: a 16-bit atomic of its own, which is never read by a wider access.
-    pub(crate) fn counter(&mut self, region: usize, offset: usize) -> &AtomicU16 {
+    pub(crate) fn access_counter(&mut self, region: usize, offset: usize) -> &AtomicU16 {
         let at = self.at_record(region, offset);
         // SAFETY: two octets, mapped and aligned; `&mut self` excludes every other reference to them.
         unsafe { at.cast::<AtomicU16>().as_ref() }
@@ -105,8 +105,8 @@ impl RegionMemory {
 
     /// Adds to a counter, up to its end.
     #[inline]
-    pub(crate) fn count(&mut self, region: usize, offset: usize, by: u16) {
-        let counter = self.counter(region, offset);
+    pub(crate) fn add_accesses(&mut self, region: usize, offset: usize, by: u16) {
+        let counter = self.access_counter(region, offset);
         let value = counter.load(Ordering::Relaxed);
         if value != u16::MAX {
             counter.store(value.saturating_add(by), Ordering::Relaxed);
@@ -115,11 +115,11 @@ impl RegionMemory {
 
     /// The caller's octets of a record.
     pub(crate) fn octets(&self, region: usize, offset: usize, len: usize) -> &[u8] {
-        self.image(region, offset + HEADER_OCTETS, len)
+        self.raw_octets(region, offset + HEADER_OCTETS, len)
     }
 
     /// Octets of a region, with headers and counters.
-    pub(crate) fn image(&self, region: usize, offset: usize, len: usize) -> &[u8] {
+    pub(crate) fn raw_octets(&self, region: usize, offset: usize, len: usize) -> &[u8] {
         let at = self.at(region, offset, len);
         // SAFETY: `len` octets are mapped there, and there is no writer while `self` is borrowed.
         unsafe { std::slice::from_raw_parts(at.as_ptr(), len) }

@@ -22,7 +22,7 @@ mod train;
 mod trip;
 
 pub use baseline::{AlongHeading, FrequentNeighbour, MarkovOne, MarkovTwo};
-pub use city::{Cell, City, Point, Size};
+pub use city::{Cell, City, CitySize, Point};
 pub use dwell::Dwell;
 pub use evaluate::{BEFORE_HANDOVER_MS, Evaluation, Predictor};
 pub use file::{FileError, public_key};

@@ -40,8 +40,8 @@ impl Trip {
     #[must_use]
     pub fn new(city: &City, number: u64) -> Self {
         let mut random = Random::new(number.wrapping_mul(0xa076_1d64_78bd_642f) ^ 0x5eed);
-        let from = city.place(&mut random);
-        let to = city.place(&mut random);
+        let from = city.draw_trip_end(&mut random);
+        let to = city.draw_trip_end(&mut random);
         let positions = drive(city, &route(city, from, to, &mut random), &mut random);
         let mut radio = Radio::new(city, positions[0]);
         let samples = positions
@@ -65,7 +65,7 @@ fn route(city: &City, from: usize, to: usize, random: &mut Random) -> Vec<usize>
         let mut random = Random::new(preference ^ (from as u64) << 32 ^ to as u64);
         length / speed * random.between(1.0 - PREFERENCE, 1.0 + PREFERENCE)
     };
-    let mut reached: Vec<Option<(u64, usize)>> = vec![None; city.junctions()];
+    let mut reached: Vec<Option<(u64, usize)>> = vec![None; city.junction_count()];
     let mut open = BinaryHeap::from([(Reverse(0u64), from, from)]);
     while let Some((Reverse(cost), junction, before)) = open.pop() {
         if reached[junction].is_some() {

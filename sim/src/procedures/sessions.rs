@@ -3,7 +3,7 @@
 use whimbrel_ids::{FiveQi, Qfi};
 use whimbrel_nas::ie::{
     FilterComponent, FilterDirection, FlowOperation, FlowParameter, PacketFilter, PduSessionType,
-    QosFlowDescription, QosRule, RuleBinding, RuleOperation,
+    QosFlowBinding, QosFlowDescription, QosRule, RuleOperation,
 };
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb;
@@ -192,7 +192,7 @@ fn wish() -> QosRequest {
     let qfi = Qfi::new(0).expect("6 bits");
     let components = vec![FilterComponent::Protocol([17]), FilterComponent::RemotePort([0, 80])];
     let filter = PacketFilter { id: 0, direction: FilterDirection::Bidirectional, components };
-    let binding = Some(RuleBinding { precedence: 70, segregation: false, qfi });
+    let binding = Some(QosFlowBinding { precedence: 70, segregation: false, qfi });
     let rule = QosRule { id: 0, operation: RuleOperation::Create(vec![filter]), default: false, binding };
     let parameters = vec![FlowParameter::FiveQi(FiveQi(7))];
     let flow = QosFlowDescription { qfi, operation: FlowOperation::Create, e_bit: true, parameters };

@@ -55,7 +55,9 @@ pub(crate) fn served_by(net: &Sim, ue: Option<&UeContext>, other: Option<&UeCont
     assert!(other.is_none(), "and nowhere else");
     assert_eq!(net.gnb_of(UE), gnb);
     assert_eq!(net.ue_ref(UE).state(), MmState::Registered);
-    assert!(ue.is_connected() && ue.amf.mobility.target.is_none() && ue.amf.mobility.source.is_none());
+    assert!(
+        ue.is_connected() && ue.amf.mobility.target.is_none() && ue.amf.mobility.forwarding_source.is_none()
+    );
     assert_eq!(ue.amf.tmsi, net.ue_ref(UE).s_tmsi().map(|t| t.tmsi), "the UE's 5G-GUTI is of this AMF");
     assert_eq!(ue.sessions.len(), 2);
     assert!(ue.sessions.values().all(|s| s.up == UpState::Active && s.forwarding.is_none()));

@@ -258,7 +258,7 @@ pub(crate) fn spawn<P: Ports>(config: Config, ports: Vec<P>, host: HostSetup) ->
         }
         addresses.iter().for_each(|known| upf.set_host_addresses(Arc::new(known.clone())));
         let own = config.n3_addresses().collect();
-        let held = config.held.as_ref().map(|file| StateFile::again(file, &config.user));
+        let held = config.held.as_ref().map(|file| StateFile::map_for_held_packets(file, &config.user));
         let held = held.transpose().map_err(StartError::System)?;
         let held = held.map(|file| (file, config.user.clone()));
         let (shared, clock) = (Arc::clone(&handle.shared), Arc::clone(&config.clock));

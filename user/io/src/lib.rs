@@ -46,7 +46,7 @@ pub use ports::logged::LoggerEnd;
 pub use ports::memory::Memory;
 #[cfg(feature = "measure")]
 pub use ports::pcap::Replay;
-pub use state::{StateChanges, StateFile, StateLock, announce_changes, boot, state_file_was_truncated};
+pub use state::{StateChanges, StateFile, StateLock, announce_changes, boot_id, is_state_file_truncated};
 pub use sys::datagrams::TtlSocket;
 pub use tap::Tapped;
 pub use thread::{CHANGES_AT_ONCE, CHANGES_MAX, IoCounters};

@@ -45,12 +45,12 @@ impl StateFile {
     }
 
     /// The file, for packets that wait for idle UEs. Errors: those of dup(2).
-    pub fn file(&self) -> io::Result<File> {
+    pub fn try_clone_file(&self) -> io::Result<File> {
         self.0.try_clone_file()
     }
 
     /// The file of another [`StateFile`] of this process, mapped once more for the packets that wait. Errors: those of mmap(2).
-    pub(crate) fn again(file: &File, config: &Config) -> io::Result<Self> {
+    pub(crate) fn map_for_held_packets(file: &File, config: &Config) -> io::Result<Self> {
         let octets = usize::try_from(State::octets_for(config)).map_err(io::Error::other)?;
         let mapped = SharedFile::of_other(file.try_clone()?, octets)?;
         Ok(Self(mapped.reserve_behind(State::held_at(config))))
@@ -68,7 +68,7 @@ pub struct StateLock(File);
 
 impl StateLock {
     /// Waits until this process has the file. Errors: those of flock(2).
-    pub fn wait(&self) -> io::Result<()> {
+    pub fn acquire(&self) -> io::Result<()> {
         self.0.lock()
     }
 
@@ -89,7 +89,7 @@ impl StateChanges {
     }
 
     /// Forgets the changes until now, which the caller is about to look at.
-    pub fn take(&self) {
+    pub fn clear(&self) {
         self.0.drain();
     }
 }
@@ -126,12 +126,12 @@ impl StateMemory for StateFile {
 
 /// True if a state file of this process was found truncated by another process since this one began. The
 /// content of such a file is lost, and later writes to it are not kept.
-pub fn state_file_was_truncated() -> bool {
+pub fn is_state_file_truncated() -> bool {
     crate::sys::truncation::was_found()
 }
 
 /// The name of the time since the host was started; zero where the kernel does not say.
-pub fn boot() -> [u8; 16] {
+pub fn boot_id() -> [u8; 16] {
     let text = read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits = text.trim().replace('-', "");
     u128::from_str_radix(&digits, 16).unwrap_or(0).to_be_bytes()
@@ -146,8 +146,8 @@ mod tests {
 
     #[test]
     fn the_boot_has_a_name() {
-        assert_ne!(boot(), [0; 16]);
-        assert_eq!(boot(), boot());
+        assert_ne!(boot_id(), [0; 16]);
+        assert_eq!(boot_id(), boot_id());
     }
 
     #[test]
@@ -159,13 +159,13 @@ mod tests {
         let changes = StateChanges::of(&path).unwrap();
         let is_announced = || {
             let announced = which_are_readable(&[changes.as_fd()], Duration::ZERO).unwrap()[0];
-            changes.take();
+            changes.clear();
             announced
         };
         written.write(5_000, b"sessions");
         assert!(!is_announced(), "writes to mapped memory cost the kernel nothing");
         for _ in 0..3 {
-            announce_changes(&written.file().unwrap()).unwrap();
+            announce_changes(&written.try_clone_file().unwrap()).unwrap();
             assert!(is_announced());
             assert!(!is_announced(), "once");
         }
@@ -194,7 +194,7 @@ mod tests {
         let mut read = [1; 10];
         followed.read(40_000, &mut read);
         assert_eq!(&read, b"sessions\0\0");
-        let waits = std::thread::spawn(move || lock.wait());
+        let waits = std::thread::spawn(move || lock.acquire());
         drop(one);
         waits.join().unwrap().unwrap();
         assert_eq!(

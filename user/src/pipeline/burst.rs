@@ -356,7 +356,7 @@ fn parse(item: &mut BurstItem, slot: &Slot, guard: &Guard) {
             // Without headroom the stages say that it is too long.
             let room = slot.packet.headroom_octets() >= whimbrel_gtpu::HEADER_OCTETS_MAX;
             item.inner = InnerPacket::parse(slot.packet.octets())
-                .filter(|i| room && !is_link_scope(i.destination) && !guard.refuses_from(i.source));
+                .filter(|i| room && !is_link_scope(i.destination) && !guard.is_foreign_ue_source(i.source));
         }
         Origin::Frames { .. } => {}
     }

@@ -362,7 +362,7 @@ impl Offloader {
 
     /// Which destinations are to go up.
     pub(super) fn show(&self, suspects: &DestinationFilter) {
-        suspects.show(self.path.suspects());
+        suspects.merge_into(self.path.suspects());
     }
 
     /// Sessions that are offloaded now.

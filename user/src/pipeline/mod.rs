@@ -317,7 +317,7 @@ impl UpfU {
 
     /// Offloads plain sessions to a fast path from now on.
     pub fn attach_fast_path(&mut self, path: Box<dyn FastPath>) {
-        self.shared.common.suspects.show(path.suspects());
+        self.shared.common.suspects.merge_into(path.suspects());
         self.sessions.attach_fast_path(Offloader::new(path));
     }
 
@@ -358,7 +358,7 @@ impl UpfU {
         if is_link_scope(inner.destination) {
             return Verdict::Drop(DropReason::LinkScope);
         }
-        if self.shared.guard.refuses_from(inner.source) {
+        if self.shared.guard.is_foreign_ue_source(inner.source) {
             return Verdict::Drop(DropReason::UeToUe);
         }
         let ue = match self.shared.firewall(dn).map(|b| b.ue_of(now, &inner, packet.octets())) {

@@ -118,7 +118,7 @@ impl Shared {
     /// gNBs, unless it is suspended; and from any but a UE's, where the session names `no_gnb`.
     #[cold]
     pub(super) fn is_peer(&self, now: Instant, address: IpAddr, no_gnb: bool) -> bool {
-        let known = no_gnb || self.common.peers.has(address) || self.guard.is_of_gnbs(address);
+        let known = no_gnb || self.common.peers.has(address) || self.guard.is_in_gnb_networks(address);
         known && !self.guard.is_ue(address) && !self.guesses.suspends(now, address)
     }
 

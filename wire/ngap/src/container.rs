@@ -37,7 +37,7 @@ pub(crate) struct Diagnosis {
     /// Some IE asks to reject the message.
     pub(crate) reject: bool,
     /// An IE came twice.
-    pub(crate) falsely_constructed: bool,
+    pub(crate) has_repeated_ie: bool,
     /// There is no message of this procedure and outcome.
     pub(crate) unknown_procedure: bool,
 }
@@ -51,7 +51,7 @@ impl Diagnosis {
     }
 
     /// A mandatory IE with criticality reject is missing, or was not comprehended.
-    pub(crate) fn missing(&mut self, spec: Option<&IeSpec>) {
+    pub(crate) fn record_missing(&mut self, spec: Option<&IeSpec>) {
         self.reject = true;
         let Some(spec) = spec else { return };
         if self.ies.len() < ERRORS_MAX && !self.ies.iter().any(|e| e.ie_id == spec.id) {
@@ -87,7 +87,7 @@ pub(crate) struct Container<'r, 'a> {
     value: &'a [u8],
     /// The value instead, where it came in fragments.
     fragments: Vec<u8>,
-    base: usize,
+    value_offset: usize,
 }
 
 impl<'r, 'a> Container<'r, 'a> {
@@ -105,7 +105,7 @@ impl<'r, 'a> Container<'r, 'a> {
             criticality: Criticality::Reject,
             value: &[],
             fragments: Vec::new(),
-            base: 0,
+            value_offset: 0,
         })
     }
 
@@ -122,14 +122,14 @@ impl<'r, 'a> Container<'r, 'a> {
                 2 => Criticality::Notify,
                 _ => return Err(self.r.fault(DecodeErrorKind::InvalidValue)),
             };
-            self.base = self.r.offset().saturating_sub(self.value.len() + self.fragments.len());
+            self.value_offset = self.r.offset().saturating_sub(self.value.len() + self.fragments.len());
             // In the standard's order the next one is found at once.
             let expected = (64 - self.seen.leading_zeros()) as usize;
             let place = |specs: &[IeSpec]| specs.iter().position(|s| s.id == id);
             let found = self.specs.get(expected..).and_then(place).map(|i| expected + i);
             let found = found.or_else(|| place(self.specs)).map(|i| (i, &self.specs[i]));
             match found {
-                Some((i, _)) if self.seen & 1 << i != 0 => diagnosis.falsely_constructed = true,
+                Some((i, _)) if self.seen & 1 << i != 0 => diagnosis.has_repeated_ie = true,
                 Some((i, spec)) => {
                     self.r.ie = spec.name;
                     self.seen |= 1 << i;
@@ -144,7 +144,7 @@ impl<'r, 'a> Container<'r, 'a> {
     /// Reads the value of the IE that [`Container::next`] gave; `None` where it is not comprehended.
     pub(crate) fn value<T, C: Codec<T>>(&self, diagnosis: &mut Diagnosis) -> Result<Option<T>, Fault> {
         let octets = if self.fragments.is_empty() { self.value } else { &self.fragments };
-        let mut r = Reader::new(octets, self.base, self.r.ie);
+        let mut r = Reader::new(octets, self.value_offset, self.r.ie);
         match C::read(&mut r) {
             Ok(v) => Ok(Some(v)),
             Err(Fault::NotComprehended) => {
@@ -161,7 +161,7 @@ impl<'r, 'a> Container<'r, 'a> {
 }
 
 /// Reads an `iE-Extensions` container: `known` reads the extension of an id, or returns that it is unknown.
-pub(crate) fn extensions(
+pub(crate) fn read_extensions(
     r: &mut Reader<'_>,
     mut known: impl FnMut(u16, &mut Reader<'_>) -> Result<bool, Fault>,
 ) -> Result<(), Fault> {

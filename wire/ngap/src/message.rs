@@ -268,7 +268,7 @@ impl Message {
         }
         let mut head = None;
         let error = match Self::read(octets, &mut head, diagnosis) {
-            Ok(message) if !diagnosis.reject && !diagnosis.falsely_constructed => return Ok(message),
+            Ok(message) if !diagnosis.reject && !diagnosis.has_repeated_ie => return Ok(message),
             Ok(_) => None,
             Err(_) if diagnosis.unknown_procedure => return Err(Refusal::of_procedure(octets, head)),
             Err(Fault::Syntax(e)) => Some(e),

@@ -59,7 +59,7 @@ impl Refusal {
             (None, None) => {
                 RefusalKind::TransferSyntax(DecodeError::new(DecodeErrorKind::Unknown, "NGAP-PDU", 0))
             }
-            (None, Some(_)) if diagnosis.falsely_constructed => RefusalKind::FalselyConstructed,
+            (None, Some(_)) if diagnosis.has_repeated_ie => RefusalKind::FalselyConstructed,
             (None, Some(_)) => RefusalKind::AbstractSyntaxReject,
         };
         Self::new(octets, head, kind, diagnosis.ies)

@@ -350,7 +350,7 @@ impl DataSender {
         }
         if let Some(p) = paths.get_mut(path) {
             p.flight = 0;
-            p.timed_out();
+            p.handle_t3_rtx_expiry();
         }
         self.recovery = None;
     }
@@ -412,7 +412,7 @@ impl DataSender {
         if let Some((path, sent)) = round.rtt
             && let Some(p) = paths.get_mut(path)
         {
-            p.measured(now.since(sent), config);
+            p.update_rto(now.since(sent), config);
         }
         if self.recovery.is_some_and(|exit| !tsn_after(exit, cum)) {
             self.recovery = None;
@@ -532,7 +532,7 @@ impl DataSender {
         }
         if !in_recovery && paths.iter().any(|p| p.lost_now) {
             for p in paths.iter_mut().filter(|p| p.lost_now) {
-                p.fast_retransmit();
+                p.halve_window();
             }
             self.recovery = Some(self.next_tsn.wrapping_sub(1));
             self.urgent = true;
@@ -574,7 +574,7 @@ impl Round {
 }
 
 fn begin_transit(chunk: &mut OutgoingData, p: &mut PathState, path: usize, now: Instant) {
-    p.about_to_send(now);
+    p.decay_idle_window(now);
     p.flight += chunk.user_octets;
     if p.t3.is_none() {
         p.t3 = Some(now + p.rto);

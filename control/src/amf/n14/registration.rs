@@ -61,7 +61,7 @@ pub(crate) fn transfer(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) 
         ue.with(|p| p.amf.mobility.context_transfer = Some(ContextTransfer::Outbound(departure).into()));
         let give = || give(ue, to, relation, asker, before.clone());
         if alone(ue, Lane::Mobility).await.is_err() || !give() {
-            if let Some(d) = ue.with(|p| p.amf.take_outbound()) {
+            if let Some(d) = ue.with(|p| p.amf.abort_outbound()) {
                 send_n14(ue, to, relation, Body::UeContextNotTransferred(asker));
                 source::over(ue, &d);
             }
@@ -74,7 +74,7 @@ pub(crate) fn transfer(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) 
                 source::repeat_answer(ue, source::REPEAT_ANSWER).await;
             }
             Err(peer_knows) => {
-                if let Some(d) = ue.with(|p| p.amf.take_outbound()) {
+                if let Some(d) = ue.with(|p| p.amf.abort_outbound()) {
                     if !peer_knows {
                         send_n14(ue, to, relation, Body::ReleaseUeContext);
                     }

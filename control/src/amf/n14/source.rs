@@ -29,7 +29,7 @@ use crate::n14::{
 use crate::procedure::{Interrupt, Lane, Procedure, Ue, out_of_state};
 use crate::refusal::Refusal;
 use crate::services::namf::HANDOVER_EXECUTION;
-use crate::state::{Asked, ContextTransfer, OutboundTransfer, Phase, Security, UeContext};
+use crate::state::{Asked, ContextTransfer, DownlinkProtection, OutboundTransfer, Phase, UeContext};
 
 /// HANDOVER REQUIRED names a gNB of another AMF (TS 23.502 §4.9.1.3.2 steps 1 and 2).
 pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: PeerAmfId) {
@@ -266,7 +266,7 @@ pub(super) const REPEAT_ANSWER: Duration = Duration::from_secs(3);
 
 /// The handover failed: the source serves the UE, if it is not lost.
 fn failed(ue: Ue, cause: Cause, refusal: Refusal, container: Option<Vec<u8>>, target_knows: bool) {
-    let Some(d) = ue.with(|p| p.amf.take_outbound()) else { return };
+    let Some(d) = ue.with(|p| p.amf.abort_outbound()) else { return };
     if !target_knows && d.phase != Phase::Waiting {
         send_n14(ue, d.to, d.relation, Body::ReleaseUeContext);
     }
@@ -296,7 +296,7 @@ pub(crate) fn abandon(ue: Ue) -> Option<OutboundTransfer> {
         if p.amf.outbound().is_none_or(|d| d.given.is_some()) {
             return None;
         }
-        let d = p.amf.take_outbound()?;
+        let d = p.amf.abort_outbound()?;
         p.lanes.interrupt(Lane::Handover, Interrupt::ConnectionLost);
         Some(d)
     })?;
@@ -314,7 +314,7 @@ fn back(ue: Ue, d: &OutboundTransfer) {
 /// The UE stays: messages held for it are sent, and waiting procedures continue.
 pub(super) fn over(ue: Ue, d: &OutboundTransfer) {
     for (message, security) in &d.held {
-        if *security != Security::Proposed || ue.with(|p| p.amf.security.proposed.is_some()) {
+        if *security != DownlinkProtection::Proposed || ue.with(|p| p.amf.security.proposed.is_some()) {
             send_nas(ue, message, *security);
         }
     }

@@ -183,8 +183,12 @@ pub(super) fn record(amf: AmfContext, allowed_nssai: Vec<SNssai>, tai: Tai) -> A
         pei: amf.pei,
         ue_security_capability: amf.ue_security_capability,
         security: UeSecurity { proposed: None, ..amf.security },
-        location: UeLocation { tai: Some(tai), moved: true, ..UeLocation::default() },
-        slices: UeSlices { allowed: allowed_nssai, requested: amf.slices.requested, changed: false },
+        location: UeLocation { tai: Some(tai), is_area_check_pending: true, ..UeLocation::default() },
+        slices: UeSlices {
+            allowed: allowed_nssai,
+            requested: amf.slices.requested,
+            is_update_pending: false,
+        },
         radio: UeRadio { paging_aid: None, ..amf.radio },
         ..AmfContext::default()
     }

@@ -97,15 +97,15 @@ fn a_confirmation_from_before_the_primary_was_held_up_releases_no_output() {
     let (mut active, mut pair) = (serving(&pool), pair(&pair_of(None), false));
     let (now, mut out) = (clock::now(), Outbox::default());
     active.snapshot().unwrap();
-    active.wait();
+    active.begin_holding();
     active.handle(now, Input::Tick, &mut out).unwrap();
     assert_eq!((out.pfcp.len(), active.waiting()), (0, 1), "the UPF is to be asked for an association");
-    assert!(!pair.was_away(Duration::from_millis(1), active.last(), active.waiting()));
-    assert!(pair.was_away(Duration::from_secs(6), active.last(), active.waiting()));
-    pair.replica_message(now, ToPrimaryCta::Held(active.last()), &mut active, &mut pool, &mut out);
+    assert!(!pair.record_stall(Duration::from_millis(1), active.last(), active.waiting()));
+    assert!(pair.record_stall(Duration::from_secs(6), active.last(), active.waiting()));
+    pair.handle_replica_message(now, ToPrimaryCta::Held(active.last()), &mut active, &mut pool, &mut out);
     assert_eq!(out.pfcp.len(), 0, "the UPF may have got something else by now");
     active.handle(now, Input::Waited(Duration::ZERO), &mut out).unwrap();
-    pair.replica_message(now, ToPrimaryCta::Held(active.last()), &mut active, &mut pool, &mut out);
+    pair.handle_replica_message(now, ToPrimaryCta::Held(active.last()), &mut active, &mut pool, &mut out);
     assert_eq!(out.pfcp.len(), 1, "it is still the CTA replica");
 }
 
@@ -128,14 +128,14 @@ fn messages_for_a_disconnected_cpf_wait_until_it_resumes_and_come_once() {
         out.cpfs.iter().map(|(to, _)| *to).collect::<Vec<_>>()
     };
     assert_eq!(configure(&mut active), [cpf], "the first message of its link");
-    active.parts(cpf);
+    active.suspend_cpf(cpf);
     assert_eq!(configure(&mut active), [], "it would not arrive");
     assert!(active.snapshot().is_none(), "no replica begins while a CPF may reconnect");
     assert_eq!(active.resume(cpf, 1).expect("its link continues").len(), 1, "the second");
     assert_eq!(configure(&mut active), [cpf], "the third");
-    active.parts(cpf);
+    active.suspend_cpf(cpf);
     assert_eq!(active.resume(cpf, 1).expect("its link continues").len(), 2, "the second, and the third");
-    active.parts(CpfId(2));
+    active.suspend_cpf(CpfId(2));
     assert!(active.resume(CpfId(2), 0).is_none(), "no CPF has that number");
 }
 
@@ -167,7 +167,7 @@ fn after_a_snapshot_the_next_one_is_made_only_after_a_pause() {
         let (endpoints, smf) = (vec![LOCALHOST], LOCALHOST);
         let offer = ToPrimaryCta::Follow { place, address: free(), endpoints, smf };
         let mut out = Outbox::default();
-        pair.replica_message(now, offer, &mut active, &mut pool, &mut out);
+        pair.handle_replica_message(now, offer, &mut active, &mut pool, &mut out);
         let copied = pair.other().is_some();
         pair.cta_replica_lost(&mut active, &mut pool, &mut out);
         copied
@@ -175,7 +175,7 @@ fn after_a_snapshot_the_next_one_is_made_only_after_a_pause() {
     assert!(follow(&mut pair, now));
     assert!(!follow(&mut pair, now), "it is within the pause");
     assert!(follow(&mut pair, now + Duration::from_secs(60)));
-    pair.allow_copy_now();
+    pair.allow_snapshot_now();
     assert!(follow(&mut pair, now), "a CTA that stops makes one at once");
 }
 
@@ -193,19 +193,19 @@ fn a_replica_that_confirms_no_input_is_lost_but_not_for_time_in_which_the_primar
         let (now, mut out) = (clock::now(), Outbox::default());
         let (endpoints, smf) = (vec![LOCALHOST], LOCALHOST);
         let offer = ToPrimaryCta::Follow { place, address: free(), endpoints, smf };
-        pair.replica_message(now, offer, &mut active, &mut pool, &mut out);
+        pair.handle_replica_message(now, offer, &mut active, &mut pool, &mut out);
         let before = active.handle(now, Input::Tick, &mut out).unwrap();
-        pair.record(now, &mut pool, &before);
-        pair.replica_message(now, ToPrimaryCta::Held(0), &mut active, &mut pool, &mut out);
+        pair.replicate(now, &mut pool, &before);
+        pair.handle_replica_message(now, ToPrimaryCta::Held(0), &mut active, &mut pool, &mut out);
         let waits = active.handle(now, Input::Waited(Duration::ZERO), &mut out).unwrap();
-        pair.record(now, &mut pool, &waits);
+        pair.replicate(now, &mut pool, &waits);
         let mut follows = |pair: &mut PairPrimary, now| {
             pair.turn(now, &mut active, &mut pool, &mut out);
             pair.other().is_some()
         };
         assert!(follows(&mut pair, now + Duration::from_millis(400)));
         if !sleeps.is_zero() {
-            pair.was_away(sleeps, 2, 1);
+            pair.record_stall(sleeps, 2, 1);
             assert!(follows(&mut pair, now + sleeps + Duration::from_millis(450)), "it had no time");
         }
         assert!(!follows(&mut pair, now + sleeps + Duration::from_millis(550)));

@@ -35,7 +35,7 @@ impl ControlLoop {
     ) {
         let Some(CpfProcesses { pool, pair: Some(pair) }) = &self.cpfs else { return };
         let (term, rings) = (pair.primary.term(), pool.rings());
-        let lost: Vec<CpfId> = self.active.unsettled().filter(|cpf| !pool.knows(*cpf)).collect();
+        let lost: Vec<CpfId> = self.active.unresumed_cpfs().filter(|cpf| !pool.knows(*cpf)).collect();
         let gnbs = self.active.cta().ran_nodes().held_names();
         for held in &gnbs {
             held.gnb.iter().for_each(|gnb| self.observer.inherits(held.name, *gnb));
@@ -71,7 +71,7 @@ impl ControlLoop {
     ) {
         let TakenOver { mut first, received, .. } = taken_over;
         self.taken_over(now, self.pair().map_or(0, |pair| pair.primary.term()));
-        let (count, marks) = (adopted.len(), self.active.take_marks());
+        let (count, marks) = (adopted.len(), self.active.take_sent_message_numbers());
         let down = self.continue_associations(now, adopted, names, &received);
         info!(associations = count, lost = down.len(), "the associations of gNBs go on");
         let (messages, marks) = self.unsent(std::mem::take(&mut first.ngap), marks);
@@ -110,7 +110,7 @@ impl ControlLoop {
 
     /// Requests gNBs to remove their associations with the host that this one replaced (TS 38.413 §8.7.3.2).
     pub(super) fn announce_takeover(&mut self, now: Instant) {
-        let former = self.pair().map_or(&[][..], |pair| pair.primary.former());
+        let former = self.pair().map_or(&[][..], |pair| pair.primary.replaced_endpoints());
         if !former.is_empty() {
             let order = Order::TakenOver(former.to_vec());
             self.execute(now, order);
@@ -120,7 +120,7 @@ impl ControlLoop {
     /// Sends an input to the CTA replica.
     pub(super) fn replicate(&mut self, now: Instant, record: &Record) {
         if let Some(CpfProcesses { pool, pair: Some(pair) }) = &mut self.cpfs {
-            pair.primary.record(now, pool, record);
+            pair.primary.replicate(now, pool, record);
         }
     }
 
@@ -170,7 +170,7 @@ impl ControlLoop {
             PoolEvent::Resumes(cpf, has) => self.resume(now, cpf, has),
             PoolEvent::Disconnected(cpf) => {
                 self.out.cpfs.retain(|(to, _)| *to != cpf); // its link keeps them
-                self.active.parts(cpf);
+                self.active.suspend_cpf(cpf);
             }
             PoolEvent::FromUpf(octets) => self.receive_from_own_upf(now, &octets),
             PoolEvent::ForUpfAgain(messages) => {
@@ -180,7 +180,7 @@ impl ControlLoop {
             }
             PoolEvent::FromReplica(message) => {
                 if let Some(CpfProcesses { pool, pair: Some(pair) }) = &mut self.cpfs {
-                    pair.primary.replica_message(now, message, &mut self.active, pool, &mut self.out);
+                    pair.primary.handle_replica_message(now, message, &mut self.active, pool, &mut self.out);
                 }
             }
             PoolEvent::SuccessorOffered(instance, endpoints, smf) => {
@@ -257,7 +257,7 @@ impl ControlLoop {
         let Some(CpfProcesses { pool, .. }) = &mut self.cpfs else { return };
         match again {
             Some(again) => {
-                pool.resumed(cpf, self.active.taken(cpf));
+                pool.resumed(cpf, self.active.durable_messages(cpf));
                 again.into_iter().for_each(|message| pool.send(cpf, message));
             }
             None => {
@@ -290,7 +290,7 @@ impl ControlLoop {
             self.abort_unnamed(now, association);
         }
         if let Some(CpfProcesses { pool, .. }) = &mut self.cpfs {
-            pool.confirm_messages(|cpf| self.active.taken(cpf));
+            pool.confirm_messages(|cpf| self.active.durable_messages(cpf));
         }
         self.acknowledge();
     }

@@ -43,7 +43,7 @@ impl ControlLoop {
         samples.extend(self.exchange_report());
         metrics.set_samples(samples);
         if let Some(CpfProcesses { pool, pair: Some(pair) }) = &self.cpfs {
-            let (replicated, detail) = pair.primary.condition(pool.successor());
+            let (replicated, detail) = pair.primary.replica_status(pool.successor());
             let condition = if replicated { Condition::Up } else { Condition::Limited };
             let former = self.console.components(|c| c.get("cta_replica").map(|part| part.condition));
             if former.is_some_and(|former| former != condition) {
@@ -238,7 +238,7 @@ impl ControlLoop {
             one(Metric::CtaReplicaRecords, records),
             one(Metric::CtaReplicaBytes, octets),
             one(Metric::CtaReplicaWaiting, self.active.waiting() as u64),
-            one(Metric::EtcdRecordsIgnored, primary.ignored() + pool.rejected_configurations()),
+            one(Metric::EtcdRecordsIgnored, primary.invalid_etcd_records() + pool.rejected_configurations()),
         ]
     }
 }

@@ -219,7 +219,11 @@ impl ControlLoop {
         descriptors::turned();
         self.active.inspect().begin();
         if let Some(CpfProcesses { pair: Some(pair), .. }) = &mut self.cpfs
-            && pair.primary.was_away(now.since(self.timing.turned), self.active.last(), self.active.waiting())
+            && pair.primary.record_stall(
+                now.since(self.timing.turned),
+                self.active.last(),
+                self.active.waiting(),
+            )
         {
             self.timing.housekeeping = now; // its input goes to the CTA replica, which has to confirm it
         }
@@ -362,7 +366,7 @@ impl ControlLoop {
                 }
             }
         }
-        let (messages, marks) = (std::mem::take(&mut self.out.ngap), self.active.take_marks());
+        let (messages, marks) = (std::mem::take(&mut self.out.ngap), self.active.take_sent_message_numbers());
         self.send_marked(now, messages, &marks);
         for association in std::mem::take(&mut self.out.abort) {
             self.abort(now, association);
@@ -463,7 +467,7 @@ impl ControlLoop {
             self.peer_amfs.as_ref().and_then(PeerAmfs::next_deadline),
             self.n2.links.next_deadline(),
             feed.and_then(SubscriberFeed::due),
-            pair.filter(|_| self.active.waiting() > 0).map(|_| now + PairPrimary::CHECKED_EVERY),
+            pair.filter(|_| self.active.waiting() > 0).map(|_| now + PairPrimary::CHECK_INTERVAL),
             Some(self.timing.housekeeping),
         ];
         let until = deadlines.into_iter().flatten().min().unwrap_or(now);

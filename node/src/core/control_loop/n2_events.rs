@@ -195,7 +195,7 @@ impl ControlLoop {
             MessageRoute::Dropped => return,
         };
         self.capture_ngap(now, name, stream, received, true);
-        self.active.received(name, link.received);
+        self.active.set_next_message(name, link.received);
         self.keep_ngap(now, name, octets, true);
         self.handle_input(now, Input::Ngap(name, stream, octets));
     }
@@ -323,7 +323,9 @@ impl ControlLoop {
 
     /// Acknowledges gNBs' messages whose inputs can no longer be lost with this host: gNBs need not send them to another CTA.
     pub(super) fn acknowledge(&mut self) {
-        let (safe, Some(transport)) = (self.active.safe(), &mut self.n2.transport) else { return };
+        let (safe, Some(transport)) = (self.active.last_durable_input(), &mut self.n2.transport) else {
+            return;
+        };
         while let Some(&(input, association, messages)) = self.n2.unacknowledged.front()
             && input <= safe
         {

@@ -122,9 +122,9 @@ impl ControlLoop {
             transport.hold_acknowledgements(true);
         }
         if let Some(CpfProcesses { pool, pair: Some(pair) }) = &mut self.cpfs {
-            pair.primary.allow_copy_now();
+            pair.primary.allow_snapshot_now();
             let now = clock::now();
-            pair.primary.replica_message(now, offer, &mut self.active, pool, &mut self.out);
+            pair.primary.handle_replica_message(now, offer, &mut self.active, pool, &mut self.out);
         }
         while clock::now() < until && !self.is_replaced() && !stop.is_at_once() {
             let now = clock::now();
@@ -138,7 +138,7 @@ impl ControlLoop {
             for event in pool.turn(now) {
                 match event {
                     PoolEvent::FromReplica(message) => {
-                        primary.replica_message(now, message, &mut self.active, pool, &mut self.out);
+                        primary.handle_replica_message(now, message, &mut self.active, pool, &mut self.out);
                     }
                     PoolEvent::CtaReplicaLost => {
                         primary.cta_replica_lost(&mut self.active, pool, &mut self.out);

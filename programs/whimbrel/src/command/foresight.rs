@@ -11,7 +11,7 @@ use whimbrel_cli::{Done, print, print_json};
 use whimbrel_node::config::MODEL_OCTETS_MAX;
 use whimbrel_node::observation::ForesightView;
 use whimbrel_prediction::{
-    Cell, City, Evaluation, MarkovTwo, Network, Point, Relations, Sample, Signals, Size, Trainer, Trip,
+    Cell, City, CitySize, Evaluation, MarkovTwo, Network, Point, Relations, Sample, Signals, Trainer, Trip,
 };
 
 use crate::cli::Running;
@@ -133,9 +133,9 @@ impl Trips {
             return trips_of(&text_of(trace)?, antennas)
                 .map_err(|(line, what)| format!("{}:{line}: {what}", trace.display()));
         }
-        let city = City::new(self.city, Size::CITY);
+        let city = City::new(self.city, CitySize::CITY);
         let cells =
-            (0..=u16::MAX).take(city.cells()).map(|c| (u64::from(c), city.antenna(Cell(c)))).collect();
+            (0..=u16::MAX).take(city.cell_count()).map(|c| (u64::from(c), city.antenna(Cell(c)))).collect();
         let trips = (skip..skip + self.trips).map(|n| Trip::new(&city, n)).collect();
         Ok(Read { trips, cells })
     }

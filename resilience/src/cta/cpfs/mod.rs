@@ -9,7 +9,7 @@ use whimbrel_control::{Envelope, LogOf, Packed, RESTORED_CLOCK, UeId, UpfId};
 use whimbrel_ids::Instant;
 
 use super::drain::Draining;
-use super::moves::Moving;
+use super::moves::UeMove;
 use super::recovery::Recovery;
 use super::scan::{BETWEEN_ROUNDS, Round};
 use super::versions::Kinds;
@@ -54,7 +54,7 @@ pub(super) struct Cpfs {
     /// UEs in a region other than the CTA's own.
     pub(super) away: BTreeMap<UeId, Region>,
     /// UEs with backups that are dismissed as soon as others have the checkpoint: late ones, and those of a region that the UE has left.
-    pub(super) unsettled: BTreeSet<UeId>,
+    pub(super) pending_reassignments: BTreeSet<UeId>,
     /// PFCP Session Deletion Requests per UE and UPF, for UEs that are discarded.
     deletions: BTreeMap<UeId, Vec<(UpfId, Vec<u8>)>>,
     pub(super) counts: ReplicationCounters,
@@ -93,7 +93,7 @@ pub(super) struct LateBackups {
 /// UEs that are moving to another CPF.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Moves {
-    pub(super) ues: BTreeMap<UeId, Moving>,
+    pub(super) ues: BTreeMap<UeId, UeMove>,
     /// When moves began, oldest first; completed moves are still listed.
     pub(super) begun: VecDeque<(Instant, UeId)>,
 }
@@ -163,7 +163,7 @@ impl Cpfs {
             },
             moves: Moves::default(),
             away: BTreeMap::new(),
-            unsettled: BTreeSet::new(),
+            pending_reassignments: BTreeSet::new(),
             deletions: BTreeMap::new(),
             counts: ReplicationCounters::default(),
             restored: BTreeMap::new(),
@@ -212,7 +212,7 @@ impl Cpfs {
             }
         }
         self.move_to_its_kind(envelope.time, ue, out);
-        if let Some(envelope) = self.waits(envelope, out) {
+        if let Some(envelope) = self.hold_if_moving(envelope, out) {
             self.hand_over(envelope, out);
         }
         false
@@ -289,13 +289,13 @@ impl Cpfs {
             late_cpfs.dedup();
         }
         late_cpfs.into_iter().for_each(|cpf| self.report(cpf, ProtocolViolation::Lagging, out));
-        if self.unsettled.contains(&ue) {
-            self.settle(ue, out);
+        if self.pending_reassignments.contains(&ue) {
+            self.reassign_backups(ue, out);
         }
         relieved
     }
 
-    /// Adds backups in the places of late ones, which are dismissed when the new ones have the checkpoint ([`Self::settle`]); until then
+    /// Adds backups in the places of late ones, which are dismissed when the new ones have the checkpoint ([`Self::reassign_backups`]); until then
     /// the log leads on from theirs. Only a CPF that runs the same code can run the log. Returns whether any were added.
     fn relieve(&mut self, ue: UeId, late: &[CpfId], out: &mut Outbox) -> bool {
         let region = self.region(ue);
@@ -306,13 +306,13 @@ impl Cpfs {
         further.retain(|c| self.trusted.contains(c) && !present.contains(c) && self.alike(*c, primary));
         let Some(ledger) = self.ledgers.get_mut(&ue) else { return false };
         further.iter().for_each(|c| ledger.add_backup(*c));
-        if !further.is_empty() || self.unsettled.contains(&ue) {
+        if !further.is_empty() || self.pending_reassignments.contains(&ue) {
             ledger.put_last(late);
         }
         if further.is_empty() {
             return false;
         }
-        self.unsettled.insert(ue);
+        self.pending_reassignments.insert(ue);
         serve(ue, ledger, &mut self.waiting, out);
         true
     }
@@ -350,7 +350,7 @@ impl Cpfs {
         self.after_loss.recovery.forget(ue);
         self.moves.ues.remove(&ue);
         self.away.remove(&ue);
-        self.unsettled.remove(&ue);
+        self.pending_reassignments.remove(&ue);
         self.restored.remove(&ue);
         self.kinds.forget(ue);
         if let Some(ledger) = self.ledgers.remove(&ue) {

@@ -40,7 +40,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Service::Region(cpfs) => {
                 let ue = envelope.ue;
                 if !cpfs.rings.areas().is_empty() {
-                    self.begins_at(ue, envelope.payload.association());
+                    self.set_initial_region(ue, envelope.payload.association());
                 }
                 let Service::Region(cpfs) = &mut self.service else { return };
                 if cpfs.submit(envelope, out) {
@@ -62,7 +62,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 cpfs.waiting.ran(from, batch.idle);
                 let Some(ledger) = cpfs.ledgers.get_mut(&ue) else { return };
                 let verdict = ledger.batch(now, from, term, clock, batch.digest(), batch.idle);
-                cpfs.progress(ue, out);
+                cpfs.advance(ue, out);
                 match verdict {
                     Verdict::Release => {
                         cpfs.counts_answered(now, from, (ue, clock), &batch);
@@ -126,7 +126,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                         let term = ledger.assignment().1.max(term.saturating_add(1));
                         out.cpfs.push((from, CpfCommand::Forget { ue, term }));
                     }
-                    cpfs.progress(ue, out);
+                    cpfs.advance(ue, out);
                 }
                 None => out.cpfs.push((from, CpfCommand::Forget { ue, term: u32::MAX })),
             },
@@ -313,7 +313,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 let without_backup = cpfs.rings.has_more() && !cpfs.without_backup.is_empty();
                 let scan = (!cpfs.logged.ues.is_empty() || without_backup).then_some(cpfs.late_backups.next);
                 let look = (!cpfs.after_loss.rounds.is_empty()).then_some(cpfs.after_loss.next);
-                let due = scan.into_iter().chain(look).chain(cpfs.draining.due()).chain(cpfs.moves_due());
+                let due = scan.into_iter().chain(look).chain(cpfs.draining.due()).chain(cpfs.move_deadline());
                 due.min().unwrap_or(Instant::FAR_FUTURE)
             }
         }

@@ -20,14 +20,14 @@ use crate::storage::{Epoch, KnownOperator, NamedStanding, UsageBatch, UsageState
 pub struct Accounting {
     accounts: Accounts,
     judge: Judge,
-    newcomer: u16,
+    newcomer_reputation: u16,
 }
 
 /// What came of a delivery.
 #[derive(Debug)]
-pub struct Delivered {
+pub struct DeliveryOutcome {
     /// Its sender, and the highest number of a receipt that it has; an error is why it is not believed.
-    pub from: Result<(OperatorId, u64), Rejection>,
+    pub sender: Result<(OperatorId, u64), Rejection>,
     /// What came of each report.
     pub outcomes: Vec<Outcome>,
     /// To be made durable before the answer leaves.
@@ -43,9 +43,9 @@ impl Accounting {
         let mut accounting = Self {
             accounts: Accounts::new(config.domain.clone(), PayRule::DEFAULT),
             judge: Judge::new(JudgeRule { newcomer, ..JudgeRule::DEFAULT }),
-            newcomer,
+            newcomer_reputation: newcomer,
         };
-        state.grants.iter().for_each(|(user, grant)| accounting.granted(grant, *user));
+        state.grants.iter().for_each(|(user, grant)| accounting.open_session(grant, *user));
         for (at, report) in &state.reports {
             // The receipts of these have left.
             let accounted = accounting.accounts.take(*at, report);
@@ -58,26 +58,26 @@ impl Accounting {
     }
 
     /// A session was granted to a user.
-    pub fn granted(&mut self, grant: &Grant, user: UserId) {
+    pub fn open_session(&mut self, grant: &Grant, user: UserId) {
         self.accounts.open(OpenSession::of_grant(grant, user));
     }
 
     /// Forgets what is settled.
-    pub fn settle(&mut self, now: Instant) {
+    pub fn forget_settled(&mut self, now: Instant) {
         self.accounts.settle(now);
     }
 
     /// Takes a delivery in. `names`: the users by the names under which the staff know them.
-    pub fn take(
+    pub fn process_delivery(
         &mut self,
         octets: &[u8],
         now: Instant,
         machine: &Broker,
         epochs: &[Epoch],
         names: &BTreeMap<UserId, String>,
-    ) -> Delivered {
-        let rejected = |cause| Delivered {
-            from: Err(cause),
+    ) -> DeliveryOutcome {
+        let rejected = |cause| DeliveryOutcome {
+            sender: Err(cause),
             outcomes: Vec::new(),
             batch: UsageBatch::default(),
             blames: Vec::new(),
@@ -88,7 +88,8 @@ impl Accounting {
             Ok(from) => from,
             Err(cause) => return rejected(cause),
         };
-        let mut delivered = Delivered { from: Ok((from, delivery.received)), ..rejected(Rejection::Busy) };
+        let mut delivered =
+            DeliveryOutcome { sender: Ok((from, delivery.received)), ..rejected(Rejection::Busy) };
         let mut parties = BTreeSet::new();
         for sealed in &delivery.reports {
             let key = epochs.iter().find(|e| e.id == sealed.key_id).map(|e| &e.key);
@@ -109,7 +110,7 @@ impl Accounting {
         from: (OperatorId, &whimbrel_open::crypto::VerifyingKey),
         machine: &Broker,
         report: SignedReport,
-        delivered: &mut Delivered,
+        delivered: &mut DeliveryOutcome,
         parties: &mut BTreeSet<Party>,
     ) -> Outcome {
         let user_key = |user| machine.user(user).map(|u| u.key);
@@ -138,16 +139,16 @@ impl Accounting {
                 (name, false, of_user(id), self.judge.is_suspect(id, now.as_secs()))
             }
         };
-        let reputation = standing.reputation(self.newcomer, now.as_secs());
+        let reputation = standing.reputation(self.newcomer_reputation, now.as_secs());
         NamedStanding { party, is_operator, reputation, suspect, standing }
     }
 
     /// Has what is known of operators and users act on attaches. What the staff has set for an operator stands.
-    pub fn apply(&self, now: Instant, machine: &mut Broker, operators: &[KnownOperator]) {
+    pub fn apply_reputations(&self, now: Instant, machine: &mut Broker, operators: &[KnownOperator]) {
         let now_s = now.as_secs();
         let set = |id: OperatorId| operators.iter().any(|o| o.id == id && o.reputation.is_some());
         for (id, standing) in self.judge.operators().filter(|(id, _)| !set(*id)) {
-            machine.set_reputation(id, standing.reputation(self.newcomer, now_s));
+            machine.set_reputation(id, standing.reputation(self.newcomer_reputation, now_s));
         }
         for (id, _) in self.judge.users() {
             machine.set_suspect(id, self.judge.is_suspect(id, now_s));
@@ -172,12 +173,12 @@ impl Accounting {
     }
 }
 
-impl Delivered {
+impl DeliveryOutcome {
     /// The answer for the operator, with the receipts that it lacks.
     pub fn answer(&self, octets: &[u8], machine: &Broker, receipts: Vec<SignedReceipt>) -> Vec<u8> {
         let config = &machine.config;
         let certificate = config.certificate.clone();
-        match self.from {
+        match self.sender {
             Err(cause) => DeliveryAnswer::rejected(certificate, octets, cause),
             Ok(_) => {
                 let outcomes = self.outcomes.iter().map(|o| *o as u8).collect();
@@ -190,7 +191,7 @@ impl Delivered {
 
     /// Logs what was not accepted, once for each reason.
     pub fn log(&self) {
-        match self.from {
+        match self.sender {
             Err(cause) => {
                 info!("usage reports of an operator that is not authenticated were rejected: {cause}");
             }

@@ -39,12 +39,12 @@ pub struct QosRule {
     /// It is the default QoS rule (DQR).
     pub default: bool,
     /// Where its packets go; absent where the rule is deleted.
-    pub binding: Option<RuleBinding>,
+    pub binding: Option<QosFlowBinding>,
 }
 
 /// Precedence and flow of a QoS rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RuleBinding {
+pub struct QosFlowBinding {
     /// Precedence: the lowest is tried first.
     pub precedence: u8,
     /// The UE asks to bind the flow to a dedicated one (segregation).
@@ -172,7 +172,7 @@ impl Ie for PacketFilter {
 
 impl QosRule {
     /// The default rule, which takes every packet in both directions, on a flow.
-    pub fn match_all(id: u8, precedence: u8, qfi: Qfi) -> Self {
+    pub fn new_default(id: u8, precedence: u8, qfi: Qfi) -> Self {
         let filter = PacketFilter {
             id: 1,
             direction: FilterDirection::Bidirectional,
@@ -182,7 +182,7 @@ impl QosRule {
             id,
             operation: RuleOperation::Create(vec![filter]),
             default: true,
-            binding: Some(RuleBinding { precedence, segregation: false, qfi }),
+            binding: Some(QosFlowBinding { precedence, segregation: false, qfi }),
         }
     }
 
@@ -211,7 +211,7 @@ impl QosRule {
         } else {
             let [precedence, octet] = r.array("QoS rule precedence").map_err(bad)?;
             let qfi = Qfi::new(octet & 0x3f).ok_or(SmCause::SyntacticalErrorInQosOperation)?;
-            Some(RuleBinding { precedence, segregation: octet & 0x40 != 0, qfi })
+            Some(QosFlowBinding { precedence, segregation: octet & 0x40 != 0, qfi })
         };
         Ok(Self { id, operation, default: head & 0x10 != 0, binding })
     }

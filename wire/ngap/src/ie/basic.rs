@@ -9,7 +9,7 @@ use crate::aper::codec::{Int, IntExt};
 #[cfg(any(test, feature = "samples"))]
 use crate::aper::sample::Source;
 use crate::aper::{Aper, Codec, Fault, Reader, Writer};
-use crate::container::extensions;
+use crate::container::read_extensions;
 
 impl Aper for AmfUeNgapId {
     fn read(r: &mut Reader<'_>) -> Result<Self, Fault> {
@@ -78,7 +78,7 @@ impl Head {
     /// Skips what follows the root components.
     fn skip_rest(self, r: &mut Reader<'_>) -> Result<(), Fault> {
         if self.extensions {
-            extensions(r, |_, _| Ok(false))?;
+            read_extensions(r, |_, _| Ok(false))?;
         }
         if self.additions {
             r.skip_additions()?;

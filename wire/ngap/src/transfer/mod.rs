@@ -128,7 +128,7 @@ container_transfers!(PduSessionResourceSetupRequestTransfer, PduSessionResourceM
 
 /// Why a container is refused as a whole, if it is.
 fn refused(diagnosis: &Diagnosis) -> Option<DecodeErrorKind> {
-    if diagnosis.falsely_constructed {
+    if diagnosis.has_repeated_ie {
         return Some(DecodeErrorKind::InvalidValue);
     }
     let missing = diagnosis.ies.iter().any(|ie| ie.type_of_error == crate::ie::TypeOfError::Missing);

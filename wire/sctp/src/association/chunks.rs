@@ -126,7 +126,7 @@ impl Association {
         p.heartbeat = None;
         p.errors = 0;
         self.errors = 0;
-        p.measured(cx.now.since(heartbeat.sent), cx.config);
+        p.update_rto(cx.now.since(heartbeat.sent), cx.config);
         let was_up = core::mem::replace(&mut p.active, true) && p.confirmed;
         self.has_confirmed |= !core::mem::replace(&mut p.confirmed, true);
         schedule_heartbeat(p, cx.now, cx.config);

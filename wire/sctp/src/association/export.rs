@@ -16,7 +16,7 @@ use crate::endpoint::UserNotes;
 use crate::export::record::Record;
 use crate::export::{Defect, HEAD_PREFIX_OCTETS, Layout, Progress, Saved, Store};
 use crate::outbox::{AssociationId, Path};
-use crate::path::{Measured, PathState};
+use crate::path::{PathMeasurements, PathState};
 use crate::receive::{self, DataReceiver};
 use crate::send::{self, DataSender};
 
@@ -111,7 +111,7 @@ impl Association {
             write_ip(out, p.path.remote);
             out.extend_from_slice(&p.path.udp_port.to_be_bytes());
             out.push(u8::from(p.active) | u8::from(p.confirmed) << 1);
-            let Measured { srtt, rttvar, rto, cwnd, ssthresh } = p.measured_so_far();
+            let PathMeasurements { srtt, rttvar, rto, cwnd, ssthresh } = p.export_measurements();
             let micros = |d: Duration| d.as_micros() as u64;
             for field in
                 [srtt.map_or(u64::MAX, micros), micros(rttvar), micros(rto), cwnd as u64, ssthresh as u64]
@@ -243,8 +243,8 @@ fn read_path(r: &mut Reader<'_>, now: Instant, config: &Config) -> Option<PathSt
     let (cwnd, ssthresh) = (r.u64(IE).ok()?, r.u64(IE).ok()?);
     let mut p = PathState::new(path, flags & 2 != 0, now, config);
     p.active = flags & 1 != 0;
-    p.take_up(
-        Measured {
+    p.restore_measurements(
+        PathMeasurements {
             srtt: (srtt != u64::MAX).then(|| micros(srtt)),
             rttvar: micros(rttvar),
             rto: micros(rto),

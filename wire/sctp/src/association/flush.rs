@@ -17,7 +17,8 @@ impl Association {
     ) {
         let start = self.control.len();
         write(&mut self.control);
-        let full = self.paths.get(path).is_some_and(|p| self.control.len() > p.packet_max - HEADER_LEN);
+        let full =
+            self.paths.get(path).is_some_and(|p| self.control.len() > p.max_packet_octets - HEADER_LEN);
         if start > 0 && (full || self.control_path != path) {
             self.open(cx);
             cx.out.packets.buffer().extend_from_slice(&self.control[..start]);
@@ -114,7 +115,7 @@ impl Association {
     }
 
     fn room(&self, path: usize, cx: &Context<'_>) -> usize {
-        self.paths.get(path).map_or(0, |p| p.packet_max.saturating_sub(cx.out.packets.open_len()))
+        self.paths.get(path).map_or(0, |p| p.max_packet_octets.saturating_sub(cx.out.packets.open_len()))
     }
 
     fn transmit_handshake(&mut self, cx: &mut Context<'_>) {

@@ -275,7 +275,8 @@ impl Association {
         if self.state != State::Established {
             return Err(Refusal::NotEstablished);
         }
-        let packet_max = self.paths.iter().map(|p| p.packet_max).min().ok_or(Refusal::NotEstablished)?;
+        let packet_max =
+            self.paths.iter().map(|p| p.max_packet_octets).min().ok_or(Refusal::NotEstablished)?;
         self.tx.queue(message, octets, packet_max, config)
     }
 

@@ -80,7 +80,7 @@ impl Association {
         }
         let Some(p) = self.paths.get_mut(i) else { return };
         match p.heartbeat {
-            Some(h) if h.timeout <= cx.now => {
+            Some(h) if h.deadline <= cx.now => {
                 p.heartbeat = None;
                 self.unanswered(i, cx);
                 let last_hope = !self.paths.iter().any(|p| p.active && p.confirmed);
@@ -95,9 +95,9 @@ impl Association {
                 if p.confirmed
                     && p.active
                     && p.errors == 0
-                    && cx.now.since(p.used) < cx.config.heartbeat_interval
+                    && cx.now.since(p.last_data_sent) < cx.config.heartbeat_interval
                 {
-                    schedule_heartbeat(p, p.used, cx.config); // not idle: DATA watches the path
+                    schedule_heartbeat(p, p.last_data_sent, cx.config); // not idle: DATA watches the path
                 } else {
                     self.send_heartbeat(i, cx);
                 }
@@ -122,7 +122,7 @@ impl Association {
     fn send_heartbeat(&mut self, i: usize, cx: &mut Context<'_>) {
         let nonce = cx.prf.nonce();
         let Some(p) = self.paths.get_mut(i) else { return };
-        p.heartbeat = Some(Heartbeat { nonce, sent: cx.now, timeout: cx.now + p.rto });
+        p.heartbeat = Some(Heartbeat { nonce, sent: cx.now, deadline: cx.now + p.rto });
         self.heartbeat_chunk(i, nonce, cx);
     }
 

@@ -265,7 +265,7 @@ impl Deployment {
         let mut active =
             if scheme.replicated { PrimaryCta::new(cta) } else { PrimaryCta::without_cta_replica(cta) };
         let cta_replica = active.snapshot().map(|snapshot| {
-            active.wait();
+            active.begin_holding();
             let (directory, entropy) =
                 (Directory::new(config.amf.plmn, HomeNetworkKeys::new()), (Prf::new(&[8; 16]), 0));
             CtaReplica::new(snapshot.octets(), directory, Home::default(), entropy, ()).expect("it follows")
