@@ -1,8 +1,9 @@
 //! Live events: `GET /api/v1/events` as server-sent events, resumed by `Last-Event-ID`; or a page of past events as JSON.
 //!
-//! A stream has no queue. It looks at the console twenty times a second and sends what is new since where its client stands, so that its
-//! memory is one chunk, however slow the client. A client that does not read is cut off (patience.rs) and resumes where it was, or gets
-//! `reset` if what it missed is gone.
+//! A stream has no queue. It polls the console twenty times a second and sends what is newer than its
+//! client's position, so that it holds one chunk at most, however slow the client is. A client that does not
+//! read is cut off (patience.rs) and resumes where it was, or receives `reset` if the missed events are no
+//! longer stored.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,17 +25,17 @@ use super::problem::Problem;
 use super::routes::{Reply, Request};
 use super::{Shared, signalling, why};
 
-/// Event streams at once; a page has one.
+/// Maximum number of open event streams; each console page has one.
 pub(super) const STREAMS_MAX: usize = 32;
-/// Of these, streams of one user or API token: some browser tabs. The rest stays for the others.
+/// Maximum number of streams of one user or API token: a few browser tabs each.
 const STREAMS_OF_CALLER_MAX: usize = 8;
-/// How often the console is looked at: an arrow is on its way within a twentieth of a second, and on the page within a tenth.
+/// Poll interval of the console: a new message is sent within 50 ms and shown within 100 ms.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Looks between two reports of the counts, if they changed.
+/// Polls between two reports of the counts, if they changed.
 const POLLS_PER_COUNT: u64 = 20;
-/// Looks between two comments that keep the connection alive through proxies.
+/// Polls between two comments that keep the connection alive through proxies.
 const POLLS_PER_COMMENT: u64 = 300;
-/// Events of one look; the rest follows at the next one.
+/// Maximum number of events of one poll; the rest follows at the next one.
 const MAX_EVENTS_PER_POLL: usize = 200;
 
 /// Past events as JSON, or a stream of new ones, as the client accepts.
@@ -50,7 +51,9 @@ pub(super) async fn events(shared: Arc<Shared>, request: Request) -> Answer {
 
 fn stream(shared: &Arc<Shared>, request: &Request) -> Answer {
     let permit = shared.streams.clone().try_acquire_owned().map_err(|_| {
-        Problem::unavailable(format!("{STREAMS_MAX} event streams are open, which is the limit: close one"))
+        Problem::unavailable(format!(
+            "all {STREAMS_MAX} event streams are in use: close another console page"
+        ))
     })?;
     let share = request
         .caller
@@ -87,10 +90,10 @@ fn stream(shared: &Arc<Shared>, request: &Request) -> Answer {
     Ok(Reply::text("text/event-stream", Body::new(stream)))
 }
 
-/// Where a client stands: `PROCESS-EVENTS-CHANGES`.
+/// Position of a client, in the form `RUN-EVENT-CHANGE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct StreamPosition {
-    /// When the core started: numbers of another run mean nothing here.
+    /// Start time of the core: positions of an earlier run are not valid.
     core_started: u64,
     events: u64,
     changes: u64,
@@ -169,7 +172,7 @@ struct EventStream {
     _share: Option<StreamShare>,
 }
 
-/// One of a caller's streams, for as long as this lives.
+/// Counts one open stream of a caller until it is dropped.
 struct StreamShare {
     shared: Arc<Shared>,
     caller: String,

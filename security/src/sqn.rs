@@ -16,8 +16,8 @@ const IND_COUNT: usize = 1 << IND_BITS;
 const SEQ_MAX: u64 = (1 << (48 - IND_BITS)) - 1;
 /// Microseconds of one step of SEQ: the unit of 0.1 s that Annex C.3.2 proposes for a time-based generator.
 const TICK_MICROS: u64 = 100_000;
-/// Δ of Annex C.3: the largest jump of SEQ that a USIM takes. Together with the clock's unit it covers 310 days, and
-/// it keeps SEQ from being driven to its end.
+/// Δ of Annex C.3: the largest increase of SEQ that a USIM accepts. Together with the clock's unit it covers
+/// 310 days, and it prevents an attacker from forcing SEQ to its maximum.
 pub const MAX_SEQ_JUMP: u64 = 1 << 28;
 
 /// Sequence number of 48 bits (TS 33.102 §6.3.2).
@@ -25,7 +25,7 @@ pub const MAX_SEQ_JUMP: u64 = 1 << 28;
 pub struct Sqn(u64);
 
 impl Sqn {
-    /// The beginning: no SQN was issued or accepted.
+    /// Initial value: no SQN has been issued or accepted.
     pub const ZERO: Sqn = Sqn(0);
 
     /// From SEQ and IND; bits beyond 43 and 5 are dropped.
@@ -54,7 +54,7 @@ impl Sqn {
         (self.0 % IND_COUNT as u64) as u8
     }
 
-    /// The number in six octets, for a store.
+    /// The SQN as an integer, for storage.
     pub const fn value(self) -> u64 {
         self.0
     }
@@ -64,7 +64,8 @@ impl Sqn {
         Self(v & ((1 << 48) - 1))
     }
 
-    /// The one after it where each is durable before it is used: SEQ and IND rise by one (Annex C.1.1.3, C.3.4). SEQ ends after 2^43.
+    /// The next SQN of a generator that stores every SQN before it uses it: SEQ and IND are incremented by
+    /// one (Annex C.1.1.3, C.3.4). SEQ stays at 2^43 − 1.
     #[must_use]
     pub const fn next(self) -> Self {
         let seq = if self.seq() < SEQ_MAX { self.seq() + 1 } else { SEQ_MAX };
@@ -114,7 +115,7 @@ const fn ticks(now: Instant) -> u64 {
     now.0 / TICK_MICROS
 }
 
-/// Network side: what one subscriber's authentication centre knows (Annex C.1.1).
+/// Network side: the SQN state of one subscriber in the authentication centre (Annex C.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SqnState {
     /// Durable; see [`SqnOffset`].
@@ -137,7 +138,8 @@ impl SqnState {
         self.last
     }
 
-    /// After a verified AUTS: goes on above SQN_MS if the next SQN would not be fresh for the USIM (TS 33.102 §6.3.5).
+    /// Handles a verified AUTS: continues above SQN_MS if the USIM would reject the next SQN (TS 33.102
+    /// §6.3.5).
     ///
     /// Returns the offset to make durable, if it changed.
     pub fn resynchronise(&mut self, now: Instant, sqn_ms: Sqn) -> Option<SqnOffset> {

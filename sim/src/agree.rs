@@ -25,11 +25,11 @@ use whimbrel_security::{NasSecurityContext, SecurityHeaderType};
 
 use crate::{GnbIndex, Sim, UeIndex};
 
-/// `Err`: two of them differ, and how.
+/// `Err` describes the first difference.
 type Agreement = Result<(), String>;
 
 fn difference(what: &str, one: impl Debug, other: impl Debug) -> Agreement {
-    Err(format!("{what}: {one:?} here, {other:?} there"))
+    Err(format!("{what} differs: {one:?} at the first node, {other:?} at the second"))
 }
 
 fn expect_equal<T: PartialEq + Debug>(what: &str, one: T, other: T) -> Agreement {
@@ -43,8 +43,8 @@ struct Core<'a> {
 }
 
 impl Sim {
-    /// Whether all nodes agree, in a network without faults and at a moment when nothing is in flight. UEs that
-    /// have lost their power are left out.
+    /// Checks that all nodes agree; call it only without faults and with no message in flight. UEs that have
+    /// lost their power are left out.
     ///
     /// Errors: the first difference that was found, in words.
     pub fn agree(&self) -> Agreement {
@@ -62,7 +62,7 @@ impl Sim {
             let supi = served_as(&terminal.ue);
             let has_it = |p: &UeContext| supi.is_some() && p.amf.supi == supi;
             if other.is_some_and(|other| other.ues.iter().any(|p| has_it(p))) {
-                return Err(format!("UE {index}: a core has it where it is not"));
+                return Err(format!("UE {index}: the core that does not serve it has a UE context"));
             }
         }
         for index in (0..self.ran.gnbs.len()).map(GnbIndex).filter(|g| self.is_automatic(*g)) {
@@ -74,7 +74,7 @@ impl Sim {
         self.replicas_agree()
     }
 
-    /// Whether the gNB runs by itself, and no test drives it.
+    /// True if the gNB runs on its own, not driven by a test.
     fn is_automatic(&self, gnb: GnbIndex) -> bool {
         self.ran.gnbs[gnb.0].by_hand.is_none()
     }
@@ -93,7 +93,7 @@ impl Sim {
                     |p: &&UeContext| p.amf.tmsi.is_some() && p.amf.tmsi == ue.s_tmsi().map(|t| t.tmsi);
                 match core.ues.iter().copied().find(named) {
                     Some(context) if context.amf.emergency && context.amf.registered => context,
-                    _ => return Err("it is registered, and the core does not know it".into()),
+                    _ => return Err("registered, but the core has no UE context".into()),
                 }
             }
             (state, known) => {
@@ -102,7 +102,7 @@ impl Sim {
             }
         };
         if !context.is_idle() {
-            return Err("a procedure runs".into());
+            return Err("a procedure is still running".into());
         }
         if ue.awaits_session() {
             return Err("it awaits an answer about a session".into()); // T3580 repeats a request that was lost
@@ -237,7 +237,7 @@ fn belongs_to(context: &Served, ue: UeIndex) -> bool {
 
 /// Whether `to` accepts the next message of `from`.
 fn accepts_next(from: &NasSecurityContext, to: &NasSecurityContext) -> bool {
-    // Any plain 5GMM message does.
+    // Any plain 5GMM message will do: this one is 5GMM STATUS.
     const PLAIN: [u8; 4] = [0x7e, 0, 0x64, 0x6f];
     let (mut from, mut to, mut message, mut plain) = (from.clone(), to.clone(), Vec::new(), Vec::new());
     let header = SecurityHeaderType::IntegrityProtectedAndCiphered;

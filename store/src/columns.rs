@@ -1,5 +1,5 @@
-//! The columns of a CSV import: a subscriber with one slice fits in plain columns, any other in `subscription`. The
-//! headings of card vendors' lists and of other cores are understood where they mean the same.
+//! The columns of a CSV import: a subscriber with one slice is described by plain columns, any other by a
+//! JSON object in `subscription`. Headings of SIM vendors' lists and of other cores are accepted as aliases.
 
 use core::str::FromStr;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ const COLUMNS: [(Column, &str); 26] = [
     (C::Subscription, "subscription"),
 ];
 
-/// Other headings of some columns, [`plain`].
+/// Other headings of some columns, in the form of [`normalise_heading`].
 const ALIASES: [(&str, Column); 7] = [
     ("imsi", C::Supi),
     ("ki", C::K),
@@ -90,7 +90,7 @@ const ALIASES: [(&str, Column); 7] = [
     ("5qi", C::FiveQi),
 ];
 
-/// A heading as it is compared: letters and digits alone, in lower case.
+/// Normalises a heading for comparison: letters and digits only, in lower case.
 fn normalise_heading(heading: &str) -> String {
     heading.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
@@ -102,7 +102,7 @@ fn column_of(heading: &str) -> Option<Column> {
     own.or_else(|| ALIASES.iter().find(|(name, _)| *name == heading).map(|(_, column)| *column))
 }
 
-/// The columns that together say what `subscription` says alone.
+/// The columns that `subscription` replaces.
 const SUBSCRIPTION_COLUMNS: [Column; 12] = [
     C::Slice,
     C::Dnn,
@@ -164,7 +164,7 @@ impl ColumnHeader {
 
     /// The record of a row.
     pub(crate) fn record(&mut self, fields: &[String]) -> Result<SubscriberRecord, Problem> {
-        // Spreadsheets end rows with separators that no heading stands over.
+        // Spreadsheets append separators beyond the last heading.
         let more = fields.get(self.field_count..).unwrap_or_default();
         if fields.len() < self.field_count || more.iter().any(|f| !f.is_empty()) {
             return Err(Problem::FieldCount { found: fields.len(), expected: self.field_count });
@@ -249,7 +249,7 @@ impl ImportRow<'_> {
         self.value(column, |e: whimbrel_ids::ParseIdError| e.expected)
     }
 
-    /// A number that spreadsheets take for one to be rounded, and people write in groups.
+    /// An identifier of digits: people write it in groups, and spreadsheets round it.
     fn read_digits<T: FromStr<Err = whimbrel_ids::ParseIdError>>(
         &self,
         column: Column,
@@ -265,7 +265,7 @@ impl ImportRow<'_> {
         })
     }
 
-    /// From an offset of ours, or from the SQN that another authentication centre has come to.
+    /// From the column `sqn_offset`, or from the last SQN of another authentication centre.
     fn sqn_offset(&self) -> Result<SqnOffset, Problem> {
         let offset: Option<u64> = self.value(C::SqnOffset, |_| "a whole number")?;
         let expected = Problem::Field { column: C::Sqn.name(), expected: "12 hexadecimal digits" };
@@ -329,7 +329,7 @@ impl ImportRow<'_> {
     }
 }
 
-/// Whether OPc is the one that K and OP give: TS 35.206 §8.2.
+/// Checks that OPc is derived from K and OP: TS 35.206 §8.2.
 fn check_opc(k: &LongTermKey, op: &str, code: &OperatorCode) -> Result<(), Problem> {
     let op = OperatorCode::read(Some(op), None, None, None).map_err(Problem::Record)?;
     match (k, &op, code) {

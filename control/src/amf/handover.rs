@@ -187,7 +187,9 @@ pub(crate) fn ready(ue: Ue) -> Result<(), (CauseRadioNetwork, Refusal)> {
         return Err((CauseRadioNetwork::HoTargetNotAllowed, what));
     }
     if ue.with(|p| p.amf.inbound().is_some()) {
-        let what = Refusal::Protocol("HANDOVER REQUIRED for a UE whose sessions are on their way here");
+        let what = Refusal::Protocol(
+            "HANDOVER REQUIRED for a UE whose context transfer from a peer AMF is not complete",
+        );
         return Err((CauseRadioNetwork::InteractionWithOtherProcedure, what));
     }
     if collision::handover_meets(ue.with(|p| p.lanes.procedure(Lane::Mobility))) != Verdict::Proceed {

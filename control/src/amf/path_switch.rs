@@ -23,8 +23,8 @@ use crate::refusal::Refusal;
 use crate::services::nsmf::Switched;
 use crate::state::{By, Connection, QueuedPathSwitch, Target};
 
-/// Step 1b: the target names the UE by the identity that its source had for it. An N2 handover that still runs ends (TS 38.413 §8.4.4): the
-/// UE is at another gNB than its target.
+/// Step 1b: the target gNB identifies the UE by the AMF UE NGAP ID that the source used. An N2 handover that
+/// still runs ends (TS 38.413 §8.4.4): the UE is at another gNB than its target.
 pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest>) {
     // The UE came to its source by N2 handover, whose HANDOVER NOTIFY has not arrived yet.
     let Some(QueuedPathSwitch { association, request: m }) =
@@ -56,7 +56,8 @@ pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest
     ue.start(Lane::Handover, Procedure::PathSwitch, path_switch(ue, m, target));
 }
 
-/// The request has waited for HANDOVER NOTIFY of its source (`target::further`): that handover ends.
+/// Runs a request that was queued until the HANDOVER NOTIFY of its source arrived (`target::further`): that
+/// handover ends.
 pub(crate) fn resume_queued(ue: Ue, m: Box<PathSwitchRequest>) {
     ue.follow(Lane::Handover, Procedure::PathSwitch, async move {
         if let Some(target) = ue.with(|p| p.amf.mobility.target.take()) {
@@ -81,7 +82,7 @@ pub(crate) fn target(association: AssociationId, m: &PathSwitchRequest) -> Targe
 async fn path_switch(ue: Ue, m: Box<PathSwitchRequest>, target: Target) {
     let began = ue.now();
     if let Err(refusal) = check(ue, &m) {
-        send_failure(ue, &target); // the superseded procedure has left nothing to switch
+        send_failure(ue, &target); // after the superseded procedure there is nothing left to switch
         report_refusal(ue, refusal);
         return target::back(ue, target);
     }
@@ -133,10 +134,12 @@ fn check(ue: Ue, m: &PathSwitchRequest) -> Result<(), Refusal> {
         })
     };
     if !ue.with(connection) || ue.with(|p| p.amf.security.next_hop.is_none() || !p.amf.registered) {
-        return Err(Refusal::Protocol("PATH SWITCH REQUEST for a UE that has no context at a gNB"));
+        return Err(Refusal::Protocol("PATH SWITCH REQUEST for a UE without a UE context at its source gNB"));
     }
     if ue.with(|p| p.amf.inbound().is_some()) {
-        return Err(Refusal::Protocol("PATH SWITCH REQUEST for a UE whose sessions are on their way here"));
+        return Err(Refusal::Protocol(
+            "PATH SWITCH REQUEST for a UE whose context transfer from a peer AMF is not complete",
+        ));
     }
     if collision::handover_meets(ue.with(|p| p.lanes.procedure(Lane::Mobility))) != Verdict::Proceed {
         return Err(Refusal::Protocol("PATH SWITCH REQUEST for a connection that is being released"));
@@ -156,11 +159,11 @@ fn check(ue: Ue, m: &PathSwitchRequest) -> Result<(), Refusal> {
     }
 }
 
-/// Steps 7 and 8: after the UPF's answers.
+/// Steps 7 and 8, after the UPF's answers: acknowledges the switch, or fails it.
 fn complete(ue: Ue, m: &PathSwitchRequest, target: Target, switched: Vec<Switched>, began: Instant) {
     if !switched.iter().any(|s| s.transfer.is_ok()) {
         send_failure(ue, &target);
-        report_refusal(ue, Refusal::RadioFailure("none of its sessions' paths could be switched"));
+        report_refusal(ue, Refusal::RadioFailure("no downlink path of its PDU sessions could be switched"));
         return target::back(ue, target);
     }
     move_to(ue, m, &target);
@@ -211,7 +214,7 @@ fn acknowledge(ue: Ue, m: &PathSwitchRequest, switched: &[Switched]) {
         let ours = p.amf.ue_security_capability.as_ref().map(ue_security_capabilities);
         Some((fresh, p.amf.slices.allowed.clone(), ours))
     }) else {
-        return; // `check` has made sure that there is a key chain
+        return; // `check` has verified that there is a {NH, NCC} chain
     };
     let mut answer =
         PathSwitchRequestAcknowledge::new(m.source_amf_ue_ngap_id, m.ran_ue_ngap_id, fresh.context, allowed);
@@ -259,10 +262,10 @@ fn failure(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, mut sessions: Vec<PduSessio
     failure.into()
 }
 
-/// The refusal if the UE never was at the source that the target names.
+/// Fails a queued path switch: the UE never reached the source gNB that the target names.
 pub(crate) fn fail_queued(ue: Ue, further: &QueuedPathSwitch) {
     send_failure(ue, &target(further.association, &further.request));
-    report_refusal(ue, Refusal::RadioFailure("the handover before the path switch came to nothing"));
+    report_refusal(ue, Refusal::RadioFailure("the N2 handover before the path switch failed"));
 }
 
 /// The answer to PATH SWITCH REQUEST for a UE whose connection was released during the Xn handover.

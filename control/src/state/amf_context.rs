@@ -18,7 +18,7 @@ use crate::flat::octets;
 /// The allowed NSSAI holds eight slices (TS 24.501 §9.11.3.37).
 pub(crate) const ALLOWED_SLICES_MAX: usize = 8;
 
-/// What the AMF knows of a UE (TS 23.502 Table 4.2.2.2.2-1, TS 29.518 §6.1.6.2.25).
+/// The UE context in the AMF (TS 23.502 Table 4.2.2.2.2-1, TS 29.518 §6.1.6.2.25).
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AmfContext {
     /// The subscriber, once authenticated.
@@ -52,13 +52,13 @@ pub struct AmfContext {
     pub location: UeLocation,
     /// Slices that are allowed to the UE.
     pub slices: UeSlices,
-    /// What its radio can do.
+    /// Its radio capabilities.
     pub radio: UeRadio,
     /// Its handover, or its transfer from or to a peer AMF.
     pub mobility: Mobility,
     /// Negotiated reachability in idle mode (MICO, eDRX), if not the default.
     pub(crate) reach: Option<Box<Reach>>,
-    /// When the UE is deregistered unless it shows up (TS 24.501 §5.3.7).
+    /// When the implicit deregistration timer expires (TS 24.501 §5.3.7).
     pub implicit_deregistration_at: Option<Instant>,
     /// A reachability notification is requested (TS 23.502 §4.2.5.2).
     pub(crate) reachability_requested: bool,
@@ -85,7 +85,8 @@ pub struct UeSecurity {
     pub(crate) as_count: Option<NasCount>,
     /// The AS key chain.
     pub(crate) next_hop: Option<Box<NextHop>>,
-    /// When the UE was authenticated with the present key. [`Instant::ZERO`]: the keys are doubtful.
+    /// When the UE was authenticated with the current K_AMF. [`Instant::ZERO`]: NAS COUNTs may have been used
+    /// that this context does not show, and the UE has to be authenticated again.
     pub(crate) authenticated_at: Option<Instant>,
     /// Registrations since then.
     pub(crate) registrations: u32,
@@ -117,7 +118,7 @@ pub struct UeSlices {
     pub(crate) is_update_pending: bool,
 }
 
-/// What a UE's radio can do.
+/// Radio capabilities of a UE.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct UeRadio {
     /// UE radio capability, stored and returned unread (TS 23.501 §5.4.4.1).
@@ -129,7 +130,7 @@ pub struct UeRadio {
     pub(crate) paging_aid: Option<Box<PagingAid>>,
 }
 
-/// A UE on its way to another gNB or AMF.
+/// The handover of a UE, or its transfer between AMFs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Mobility {
     /// The target gNB of a handover, until the UE has arrived.
@@ -145,8 +146,8 @@ pub struct Mobility {
 }
 
 impl AmfContext {
-    /// The core was killed, and COUNTs may have been used that this context does not show: nothing is protected under its keys any more, and the UE
-    /// is authenticated before it is served (TS 33.501 §6.4.3.1).
+    /// The core crashed, and NAS COUNTs may have been used that this context does not show. No message is
+    /// protected with these keys any more; the UE is authenticated before it is served (TS 33.501 §6.4.3.1).
     pub(crate) fn has_unknown_nas_counts(&self) -> bool {
         self.security.authenticated_at == Some(Instant::ZERO)
     }
@@ -171,7 +172,7 @@ impl AmfContext {
         }
     }
 
-    /// Ends the transfer: the UE stays. Skips COUNTs that the peer AMF may have used.
+    /// Aborts the transfer: the UE stays. Skips NAS COUNTs that the peer AMF may have used.
     pub(crate) fn abort_outbound(&mut self) -> Option<OutboundTransfer> {
         match *self.mobility.context_transfer.take_if(|b| matches!(**b, ContextTransfer::Outbound(_)))? {
             ContextTransfer::Outbound(d) => {
@@ -215,7 +216,7 @@ pub(crate) struct Reach {
     pub(crate) mico_active_time: Option<Duration>,
     /// Strictly periodic registration: when T3512 was started, which runs in 5GMM-CONNECTED too (TS 24.501 §5.3.7).
     pub(crate) strictly_periodic_since: Option<Instant>,
-    /// Until when it can be paged; `None`: always.
+    /// Time until which it can be paged; `None`: no limit.
     pub(crate) pageable_until: Option<Instant>,
     /// Its requested DRX (TS 24.501 §9.11.3.2A).
     pub(crate) drx: Option<DrxParameters>,
@@ -233,10 +234,10 @@ pub(crate) struct NextHop {
     pub(crate) ng_ksi: Option<NgKsi>,
 }
 
-/// How a downlink message is protected.
+/// Protection of one downlink NAS message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum DownlinkProtection {
-    /// Not at all: before there is a context (TS 24.501 §4.4.4.2 lists the messages).
+    /// Unprotected: no NAS security context exists yet (TS 24.501 §4.4.4.2 lists the messages).
     Plain,
     /// Integrity protected and ciphered under the context in force; plain if there is none.
     Current,
@@ -274,19 +275,19 @@ pub(crate) struct PagingAid {
 }
 
 impl PagingAid {
-    /// Whether it fits into PAGING.
+    /// True if the lists are within the bounds of PAGING.
     pub(crate) fn is_bounded(&self) -> bool {
         self.recommended.len() <= RECOMMENDED_MAX && self.nodes.len() <= RECOMMENDED_MAX
     }
 }
 
-/// Bound on watched areas of one UE; TS 38.413 §9.3.1.65 counts 64 references.
+/// Bound on watched areas of one UE; TS 38.413 §9.3.1.65 allows 64 references.
 pub(crate) const AREAS_MAX: usize = 16;
 
 /// The operator's location requests for a UE.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LocationRequests {
-    /// The present location is requested, until this time.
+    /// The present location is requested (direct reporting), until this time.
     pub(crate) direct_until: Option<Instant>,
     /// Each change of its cell.
     pub(crate) is_cell_change_requested: bool,

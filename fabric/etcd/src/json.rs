@@ -209,7 +209,7 @@ fn read(request: &Request, body: &[u8]) -> Result<Answered, serde_json::Error> {
             let Range { header, kvs } = serde_json::from_slice(body)?;
             (header, Answer::Listed(kvs.into_iter().map(Kv::from).collect()))
         }
-        Request::Watch { .. } => return Err(Error::custom("a watch has no answer")),
+        Request::Watch { .. } => return Err(Error::custom("a watch is not answered here")),
     };
     Ok(Answered { cluster: header.cluster_id, revision: header.revision, answer })
 }

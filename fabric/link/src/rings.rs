@@ -9,15 +9,15 @@ use crate::event::DownReason;
 use crate::frame::{FRAME_HEADER, Place};
 use crate::protocol::LinkTurn;
 
-/// How long sockets may wait while rings are looked at again and again: far less than anything that comes through a socket takes.
+/// How long rings are polled before sockets are polled again: far shorter than any round trip over a socket.
 pub(crate) const SOCKET_POLL_INTERVAL: core::time::Duration = core::time::Duration::from_micros(10);
 
-/// A process's place in the pool.
+/// The rings of this process in one shared-memory pool.
 pub(crate) struct PoolRings {
     pub(crate) pool: Pool,
-    /// Areas of functions whose former life still has a link.
+    /// Areas of restarted functions whose previous incarnation still has a link.
     waiting_areas: BTreeMap<usize, Area>,
-    /// Peers that wrote rubbish, by their incarnation: their frames stay on the socket.
+    /// Peers that wrote invalid data, by incarnation: their frames go through the socket only.
     pub(crate) distrusted_peers: BTreeMap<u8, u32>,
 }
 
@@ -45,7 +45,7 @@ impl PoolRings {
         self.pool.maps(peer.function.into(), peer.incarnation)
     }
 
-    /// Adds the bell to what is waited for. A bell is never read: edges count.
+    /// Registers the pool's eventfd with epoll, edge-triggered; it is never read.
     pub(crate) fn register_bell(
         &self,
         epoll: impl std::os::fd::AsFd,
@@ -63,7 +63,7 @@ impl PoolRings {
         self.pool.port.begin(peer.function.into())
     }
 
-    /// A peer wrote rubbish.
+    /// Stops the use of rings to a peer that wrote invalid data.
     pub(crate) fn distrust(&mut self, peer: Place) {
         self.distrusted_peers.insert(peer.function, peer.incarnation);
     }
@@ -74,7 +74,7 @@ pub(crate) struct RingOut {
     /// Index of the pool in `Links::rings`.
     pub(crate) pool: usize,
     peer: usize,
-    /// Frames, and first the rest of one, each behind its length.
+    /// Queued frames, each after its length; the first one may be a remainder.
     queue: Vec<u8>,
     taken: usize,
 }
@@ -159,11 +159,11 @@ pub(crate) struct RingIn {
     incomplete: Vec<u8>,
 }
 
-/// Why a ring is not read any more.
+/// Why a ring is no longer read.
 pub(crate) enum RingEnd {
     /// The link ends for this reason.
     Link(DownReason),
-    /// The peer has ended the link, or wrote rubbish: its socket shows which.
+    /// The peer closed the link or wrote invalid data: its socket shows which.
     ClosedByPeer,
 }
 
@@ -181,12 +181,12 @@ impl RingIn {
         port.has_arrived(&self.receiver)
     }
 
-    /// The link has ended: what was taken is confirmed, so that the peer may use the ring for another one.
+    /// The link has ended: confirms what was taken, so that the peer may use the ring for another link.
     pub(crate) fn release<M: Memory>(&mut self, port: &mut Port<M>) {
         port.confirm_all(&mut self.receiver);
     }
 
-    /// Why the link ends when the peer closes it now.
+    /// The reason of a close by the peer: `Truncated` in the middle of a frame.
     pub(crate) fn map_close_reason(&self, reason: DownReason) -> DownReason {
         if self.incomplete.is_empty() { reason } else { DownReason::Truncated }
     }

@@ -25,8 +25,8 @@ const MAX_UNCONFIRMED_PIECES: u64 = 16;
 /// A CTA replica that confirms no input for so long has stopped working.
 const CONFIRMATION_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// UEs wait while a snapshot is made. After one, no other is made for this many times as long: a CTA that cannot replicate connects again and
-/// again.
+/// UEs wait while a snapshot is made. The pause before the next one is this many times the time it took,
+/// because a CTA that cannot replicate reconnects in a loop.
 const PAUSE_PER_SNAPSHOT: u32 = 20;
 /// A CTA replica takes over from a primary that is silent for so long at least: two heartbeats of 20 ms.
 const MIN_TAKEOVER_TIMEOUT: Duration = Duration::from_millis(40);
@@ -40,10 +40,10 @@ struct PeerCta {
     snapshot: Option<(Snapshot, u64)>,
 }
 
-/// What comes of a turn.
+/// Result of one iteration of [`PairPrimary::turn`].
 #[derive(Debug)]
 pub enum PairEvent {
-    /// The CTA is to execute this.
+    /// An order for the CTA to execute.
     Order(Order),
     /// The other CTA has taken over: this one stops at once.
     Replaced,
@@ -55,16 +55,16 @@ pub struct PairPrimary {
     responder: HeartbeatResponder,
     role: PrimaryRole,
     other: Option<PeerCta>,
-    /// Where gNBs reach it, and where they reached the CTA that it replaced.
+    /// N2 endpoints of this CTA, and of the CTA that it replaced.
     endpoints: Vec<IpAddr>,
     replaced_endpoints: Vec<IpAddr>,
     /// The address of its SMF.
     smf: IpAddr,
-    /// Since when an input waits to be confirmed.
+    /// Time since which an input has been unconfirmed.
     unconfirmed_since: Option<Instant>,
     /// When the next snapshot may be made.
     next_snapshot_at: Instant,
-    /// This process was held up after this input, and the CTA replica may have taken over since.
+    /// This process was stalled after this input, and the replica may have taken over meanwhile.
     last_input_before_stall: Option<u64>,
     pair_events: Vec<PairEvent>,
     records: u64,
@@ -72,10 +72,11 @@ pub struct PairPrimary {
 }
 
 impl PairPrimary {
-    /// The control thread turns so often while an input is unconfirmed; if it does not, it was held up.
+    /// Interval at which the control thread runs while an input is unconfirmed; a longer gap means that it
+    /// was stalled.
     pub const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-    /// The primary that this record in etcd names.
+    /// Starts the primary that the `home` record in etcd names.
     pub(super) fn new(
         witness: Witness,
         responder: HeartbeatResponder,
@@ -105,18 +106,18 @@ impl PairPrimary {
         self.role.term()
     }
 
-    /// Where gNBs reached the CTA that it replaced.
+    /// N2 endpoints of the CTA that it replaced.
     pub fn replaced_endpoints(&self) -> &[IpAddr] {
         &self.replaced_endpoints
     }
 
-    /// What remains of it when it is no longer the primary.
+    /// Returns the parts that are used again once it is no longer the primary.
     pub(super) fn into_parts(self) -> (Witness, HeartbeatResponder) {
         self.responder.set_identity(None);
         (self.witness, self.responder)
     }
 
-    /// The process ends in order.
+    /// Ends the membership before a regular shutdown.
     pub fn leave(self) {
         self.witness.leave();
     }
@@ -131,7 +132,7 @@ impl PairPrimary {
             (Some(place), Some(other)) if self.role.has_cta_replica() => {
                 (true, format!("CTA {} at {}", place.cta, other.address))
             }
-            (Some(place), _) => (false, format!("CTA {} receives the snapshot", place.cta)),
+            (Some(place), _) => (false, format!("not yet: CTA {} is receiving the snapshot", place.cta)),
             (None, _) if self.role.is_replica_lost() => {
                 (false, "lost; this CTA waits until etcd has decided whether it continues alone".into())
             }
@@ -179,7 +180,7 @@ impl PairPrimary {
         self.role.other()
     }
 
-    /// Sends a record to the CTA replica.
+    /// Sends a record to the CTA replica, which has to confirm it in time.
     pub fn replicate(&mut self, now: Instant, pool: &mut Pool, record: &Record) {
         if self.role.other().is_some() && !self.role.copies() {
             self.unconfirmed_since.get_or_insert(now);
@@ -208,7 +209,7 @@ impl PairPrimary {
                 self.begin_replica(now, place, other, active, pool, out);
             }
             ToPrimaryCta::Pieces(pieces) => self.send_pieces(pieces, pool),
-            // It may have sent this before it took over.
+            // The replica may have sent this before it took over.
             ToPrimaryCta::Held(number)
                 if self.last_input_before_stall.is_some_and(|before| number <= before) => {}
             ToPrimaryCta::Held(number) => {
@@ -221,8 +222,8 @@ impl PairPrimary {
         }
     }
 
-    /// All outputs have been sent: the CTA replica learns it with the next input, or at once if it owes no confirmation, after which there
-    /// may be none.
+    /// All outputs have been sent: the next input reports it to the CTA replica, or a record of its own does
+    /// at once if the replica has confirmed every input, because the next input may come late.
     pub fn outputs_sent<S: Subscribers, E: Entropy, I: Inspect>(
         &mut self,
         active: &mut PrimaryCta<S, E, I>,
@@ -275,14 +276,14 @@ impl PairPrimary {
         *sent = until.max(*sent);
     }
 
-    /// Allows the next snapshot at once: it is the last one.
+    /// Allows the next snapshot without the pause: it is the last one.
     pub fn allow_snapshot_now(&mut self) {
         self.next_snapshot_at = Instant::ZERO;
     }
 
-    /// This process was held up for `away`. If an input was unconfirmed, confirmations that came meanwhile may be older than a takeover by the
-    /// replica: outputs wait until the replica has confirmed a later input, for which it gets the usual time. Returns whether such an input
-    /// is needed.
+    /// This process was stalled for `away`. If an input was unconfirmed, confirmations that came meanwhile
+    /// may be older than a takeover by the replica: outputs wait until the replica has confirmed a later
+    /// input, for which it gets the usual time. Returns whether such an input is needed.
     pub fn record_stall(&mut self, away: Duration, last: u64, waiting: usize) -> bool {
         let doubts = away >= MIN_TAKEOVER_TIMEOUT && waiting > 0;
         if doubts {

@@ -1,5 +1,5 @@
-//! The records by which the functions of a unit agree, in etcd's place: which CTA serves, and which CPFs there are. A lease is that of a
-//! process: its records are deleted when the process has ended, which the manager witnesses.
+//! The manager's substitute for etcd within a unit: which CTA is primary, and which CPFs exist. A lease
+//! belongs to a process: its records are deleted when the manager sees that the process has ended.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,10 +18,11 @@ const VALUE_OCTETS_MAX: usize = 4096;
 const KEY_OCTETS_MAX: usize = 512;
 /// Leases of one process: it uses one, and a second one for a moment if it has lost the first.
 const LEASES_MAX: usize = 16;
-/// A lease that is never renewed would end after this long at etcd; here it ends with its process.
+/// TTL that is granted at least. A lease that is never renewed would end after it at etcd; here it ends with
+/// its process.
 const MIN_LEASE_TTL_S: u32 = 60;
 
-/// One run of a process: numbers of processes are used again.
+/// One run of a process: PIDs are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct ProcessRun {
     pub(super) pid: i32,
@@ -32,7 +33,7 @@ pub(super) struct ProcessRun {
 /// The records of the functions.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Records {
-    /// Drawn at random for a unit, so that a process of an earlier unit notices.
+    /// A random number per unit, by which a process that outlived an earlier unit notices the change.
     unit: u64,
     revision: u64,
     leases: BTreeMap<i64, ProcessRun>,
@@ -42,7 +43,7 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// A manager's records before any function.
+    /// Empty records of a new manager.
     pub(super) fn new(unit: u64) -> Self {
         // Zero is no revision and no unit at etcd.
         Self {
@@ -67,9 +68,9 @@ impl Records {
     ) -> (Result<Answered, Failure>, Vec<Watched>) {
         let mut changes = Vec::new();
         let answer = match request {
-            Request::Grant { .. } if !self.make_room_for_lease(run) => {
-                Err(Failure::Unreachable("the manager has no room for one more lease of this process".into()))
-            }
+            Request::Grant { .. } if !self.make_room_for_lease(run) => Err(Failure::Unreachable(format!(
+                "this process holds {LEASES_MAX} leases, which is the limit"
+            ))),
             Request::Grant { ttl_s } => {
                 self.revision += 1;
                 let lease = i64::try_from(self.revision).unwrap_or(i64::MAX);
@@ -94,7 +95,9 @@ impl Records {
                     || key.len() > KEY_OCTETS_MAX
                     || self.records.len() >= RECORDS_MAX && !self.records.contains_key(&key) =>
             {
-                Err(Failure::Unreachable("the manager has no room for this record".into()))
+                Err(Failure::Unreachable(format!(
+                    "the record is too large, or the manager stores {RECORDS_MAX} records already"
+                )))
             }
             Request::Swap { key, expected, value, lease } => {
                 let present = self.records.get(&key);
@@ -112,14 +115,15 @@ impl Records {
                 let all = self.records.values().filter(|kv| kv.key.starts_with(&prefix));
                 Ok(Answer::Listed(all.cloned().collect()))
             }
-            Request::Watch { .. } => Err(Failure::Unreachable("a watch has no answer".into())),
+            Request::Watch { .. } => Err(Failure::Unreachable("a watch is not answered here".into())),
         };
         self.remember_changes(&changes);
         let answered = answer.map(|answer| Answered { cluster: self.unit, revision: self.revision, answer });
         (answered, changes)
     }
 
-    /// The manager writes the configuration of the unit, in the operator's place at etcd. Returns what has changed.
+    /// Writes the unit's configuration, which in a cluster the operator writes to etcd. Returns what has
+    /// changed.
     pub(super) fn configure(&mut self, value: &[u8]) -> Vec<Watched> {
         self.revision += 1;
         let key = format!("whimbrel/{CLUSTER}/configuration");
@@ -130,7 +134,7 @@ impl Records {
         changes
     }
 
-    /// A process has ended. Returns what has changed.
+    /// Revokes the leases of a process that has ended. Returns what has changed.
     pub(super) fn end_run(&mut self, run: ProcessRun) -> Vec<Watched> {
         let its: Vec<i64> = self.leases.iter().filter(|(_, of)| **of == run).map(|(l, _)| *l).collect();
         let changes: Vec<Watched> = its.into_iter().flat_map(|lease| self.revoke(lease)).collect();
@@ -143,7 +147,8 @@ impl Records {
         self.leases.values().copied()
     }
 
-    /// Makes room for a lease of a process. A lease without records gives way: its process has not got the answer that named it.
+    /// Makes room for a lease of a process. If the process is at its limit, a lease without records is
+    /// dropped: its process never received the grant.
     fn make_room_for_lease(&mut self, run: ProcessRun) -> bool {
         let its: Vec<i64> = self.leases.iter().filter(|(_, of)| **of == run).map(|(l, _)| *l).collect();
         if its.len() < LEASES_MAX {
@@ -180,13 +185,13 @@ impl Records {
         Some(later.filter(|change| key_of(change).starts_with(prefix)).cloned().collect())
     }
 
-    /// Which CTA serves, and its replica.
+    /// The primary CTA, and its replica.
     pub(super) fn serving_ctas(&self) -> Option<Home> {
         let record = self.records.get(&format!("whimbrel/{CLUSTER}/home/{HOME}"))?;
         serde_json::from_slice(&record.value).ok()
     }
 
-    /// A CTA that is listed, in the life in which it is.
+    /// A listed CTA, with its current incarnation.
     pub(super) fn cta(&self, number: u16) -> Option<CtaInstance> {
         #[derive(Deserialize)]
         struct Life {

@@ -1,5 +1,5 @@
-//! Notifications of the gNB and of the AMF: TS 38.413 §8.2.4, §8.2.5 sessions; §8.3.5 RRC inactive; §8.7.7, §8.7.8
-//! overload; §8.8 configuration transfer; §8.9 warnings; §8.12 location.
+//! Notifications of the gNB and of the AMF: TS 38.413 §8.2.4, §8.2.5 sessions; §8.3.5 RRC inactive; §8.7.4 NG
+//! RESET; §8.7.7, §8.7.8 overload; §8.9 warnings; §8.12 location.
 
 use whimbrel_ids::{PduSessionId, Qfi, Teid};
 use whimbrel_ngap::{
@@ -229,7 +229,8 @@ impl Gnb {
     }
 }
 
-/// Switches a session to its new tunnel if that was confirmed; returns the unused tunnel.
+/// Switches a session to its new tunnel if that was confirmed, or keeps the old one; returns the unused
+/// tunnel.
 fn complete_tunnel_change(session: &mut Session, uplink: Option<(core::net::IpAddr, Teid)>) -> Option<Teid> {
     let next = session.next_downlink_teid.take()?;
     match uplink {

@@ -1,10 +1,11 @@
-//! Moves of a UE from one CPF to another, when it comes to another region or its CPF drains (Neutrino §4.3). If the other CPF holds the
-//! current checkpoint it serves at once (fast form); else the checkpoint goes first and the UE's inputs wait (default form).
+//! Moves of a UE from one CPF to another, when it enters another region or its CPF is drained (Neutrino
+//! §4.3). If the other CPF holds the current checkpoint it serves at once (fast form); else the checkpoint
+//! goes first and the UE's inputs wait (default form).
 //!
-//! A UE comes to another region with HANDOVER REQUIRED that names a gNB there, with a PATH SWITCH REQUEST of one, or from CM-IDLE with its
-//! first message there. A handover is run by the current primary, so the UE moves before; from CM-IDLE it moves when no procedure runs. A
-//! handover that fails moves it back in the same way. Within a region a UE moves only where CPFs are of several kinds
-//! ([`versions`](super::versions)).
+//! A UE comes to another region with HANDOVER REQUIRED that names a gNB there, with a PATH SWITCH REQUEST of
+//! one, or from CM-IDLE with its first message there. The current primary runs a handover, so the UE is moved
+//! first; from CM-IDLE it moves when no procedure runs. A handover that fails moves it back in the same way.
+//! Within a region a UE moves only where CPFs are of several kinds ([`versions`](super::versions)).
 
 use std::time::Duration;
 
@@ -81,8 +82,8 @@ impl Cpfs {
         }
     }
 
-    /// Gives a UE that has come to a region the backups of that region, and dismisses those of the former one, and late ones, once others
-    /// have the checkpoint.
+    /// Assigns the backups of the UE's region, and removes those of its former region and any surplus ones
+    /// once the others hold the checkpoint.
     pub(super) fn reassign_backups(&mut self, ue: UeId, out: &mut Outbox) {
         let region = self.away.get(&ue).unwrap_or_else(|| self.rings.home());
         let Some(ledger) = self.ledgers.get_mut(&ue) else { return };
@@ -183,12 +184,13 @@ impl Cpfs {
         self.pruned(ue);
     }
 
-    /// Holds an input back if no procedure of its UE runs and the checkpoint is on its way. Returns the input if it need not wait.
+    /// Holds an input if its UE moves, no procedure of it runs, and the checkpoint has not arrived. Returns
+    /// the input if it need not wait.
     pub(super) fn hold_if_moving(&mut self, envelope: Envelope, out: &mut Outbox) -> Option<Envelope> {
         let ue = envelope.ue;
         let Some(moving) = self.moves.ues.get_mut(&ue) else { return Some(envelope) };
         if moving.held.is_empty() && !self.ledgers.get(&ue).is_some_and(|l| l.rests()) {
-            return Some(envelope); // a running procedure ends where it began
+            return Some(envelope); // the CPF that started a procedure completes it
         }
         moving.held.push(envelope);
         if moving.held.len() > MAX_HELD_INPUTS {
@@ -219,7 +221,7 @@ impl Cpfs {
         }
     }
 
-    /// When [`Self::give_up_moves`] has something to do.
+    /// The deadline of the oldest move.
     pub(super) fn move_deadline(&self) -> Option<Instant> {
         self.moves.begun.front().map(|(since, _)| *since + CHECKPOINT_TIMEOUT)
     }
@@ -245,7 +247,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         Some(region.unwrap_or(rings.home()).clone())
     }
 
-    /// Notes the region of the gNB where a UE begins.
+    /// Records the region of the gNB from which a UE's first message came.
     pub(super) fn set_initial_region(&mut self, ue: UeId, association: Option<AssociationId>) {
         let Some(region) = association.and_then(|a| self.region_at(a)) else { return };
         if let Service::Region(cpfs) = &mut self.service
@@ -256,7 +258,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// A UE is or will be served by this gNB: it may have to move.
+    /// Begins a move if this gNB, which serves or will serve the UE, is in another region.
     pub(super) fn follow_to_gnb(
         &mut self,
         now: Instant,

@@ -17,13 +17,14 @@ use crate::{Cpf, Cta, Entropy, Input, Inspect, Order, OrderOutcome, Outbox};
 pub struct PrimaryCta<S, E, I = ()> {
     machine: Machine<S, E, I>,
     replicated: Option<Replicated>,
-    /// CPFs whose links have still to be resumed after a takeover.
+    /// CPFs whose links still have to be resumed after a takeover.
     unresumed_cpfs: BTreeSet<CpfId>,
     /// How far the UEs' time is ahead of this host's, in microseconds.
     ahead_us: i64,
-    /// The message that the next input is.
+    /// The NGAP message that the next input carries: its association, and its number there.
     next_message: Option<(AssociationId, u64)>,
-    /// Inputs whose NGAP messages have left since [`PrimaryCta::take_sent_message_numbers`], and how many each.
+    /// Inputs whose NGAP messages were sent since [`PrimaryCta::take_sent_message_numbers`], and how many
+    /// each.
     sent_ngap: Vec<(u64, usize)>,
 }
 
@@ -47,26 +48,26 @@ impl Held {
 
 struct Replicated {
     gate: Gate<Held>,
-    /// Whether outputs wait for the CTA replica: not before it has caught up.
+    /// True if outputs wait for the CTA replica, which they do once it has caught up.
     is_holding_outputs: bool,
-    /// Inputs before the CTA replica came.
+    /// Number of the last input before the replica connected.
     replica_start: u64,
-    /// The last input whose outputs have passed the gate: the edge has them, and has yet to send them.
+    /// The last input whose outputs the gate has released to the edge, which has yet to send them.
     last_released: u64,
-    /// The last input whose outputs have left, and the last one of which the replica knows that.
+    /// The last input whose outputs were sent, and the last one of which the replica knows that.
     last_sent: u64,
     last_reported_sent: u64,
-    /// How many messages of each CPF the CTA replica holds.
+    /// Number of messages of each CPF that the CTA replica has too.
     durable_messages: BTreeMap<CpfId, u64>,
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
-    /// One that is alone, and may get a replica.
+    /// A primary without a replica; one may join later.
     pub fn new(cta: Cta<S, E, I>) -> Self {
         Self::of(Machine::new(cta, true), BTreeSet::new(), 0)
     }
 
-    /// One that never gets a replica: nothing is kept for one.
+    /// A primary that never gets a replica, and stores nothing for one.
     pub fn without_cta_replica(cta: Cta<S, E, I>) -> Self {
         Self::of(Machine::new(cta, false), BTreeSet::new(), 0)
     }
@@ -87,7 +88,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
         Instant(now.0.saturating_add_signed(self.ahead_us))
     }
 
-    /// When [`Input::Tick`] has something to do, by this host's clock.
+    /// When [`Input::Tick`] is due, by this host's clock.
     pub fn next_deadline(&self) -> Instant {
         Instant(self.machine.cta.next_deadline().0.saturating_add_signed(-self.ahead_us))
     }
@@ -102,7 +103,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
         self.machine.cta.subscribers()
     }
 
-    /// Its UEs, where it runs them itself, to let them rest between two inputs.
+    /// The built-in CPF, if there is one, so that idle UEs can be compacted between inputs.
     pub fn cpf_mut(&mut self) -> Option<&mut Cpf> {
         self.machine.cta.cpf_mut()
     }
@@ -138,8 +139,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
         Some(snapshot)
     }
 
-    /// From now on outputs wait for the replica. Returns the last input whose outputs did not: when the replica holds it, it can take over
-    /// at any moment.
+    /// Starts to hold outputs until the replica has confirmed their input. Returns the last input before
+    /// that; once the replica has it, it can take over at any time.
     pub fn begin_holding(&mut self) -> Option<u64> {
         let replicated = self.replicated.as_mut()?;
         replicated.is_holding_outputs = true;
@@ -191,7 +192,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
         let mut caused = Outbox::default();
         let outcome = self.machine.run(now, step, ExternalSource::Recorded(Default::default()), &mut caused);
         let Outcome { ordered, outside: ExternalSource::Recorded(taken) } = outcome else {
-            unreachable!("what was to be noted was noted")
+            unreachable!("a recorded run returns what it recorded")
         };
         let record = draft.end(&taken, Shape::of(&caused));
         replicated.last_reported_sent = replicated.last_sent;
@@ -219,15 +220,16 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
         self.release(caused, out);
     }
 
-    /// The edge has sent all outputs that it has got. Until then the replica would send them if this process ended, and must not learn
-    /// that they have left: an answer that neither sends costs its UE a timer of seconds.
+    /// The edge has sent all outputs that were released to it. Until then the replica would send them if this
+    /// process ended, and must not be informed that they were sent: if neither sent an answer, its UE would
+    /// wait seconds for a timer.
     pub fn mark_outputs_sent(&mut self) {
         if let Some(replicated) = &mut self.replicated {
             replicated.last_sent = replicated.last_released;
         }
     }
 
-    /// The record that reports how much has left, for when no input is at hand.
+    /// A record that only reports which outputs were sent, for use when there is no input to send.
     pub fn sent_report(&mut self) -> Option<Record> {
         let replicated = self.replicated.as_mut().filter(|m| m.last_reported_sent < m.last_sent)?;
         replicated.last_reported_sent = replicated.last_sent;
@@ -293,7 +295,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
         out.append(caused);
     }
 
-    /// Number of a CPF's messages that are safe: it need not keep them any more.
+    /// Number of a CPF's messages that the replica has too; the CPF may discard them.
     pub fn durable_messages(&self, cpf: CpfId) -> u64 {
         match &self.replicated {
             Some(replicated) => replicated.durable_messages.get(&cpf).copied().unwrap_or(0),
@@ -308,13 +310,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
         }
     }
 
-    /// CPFs whose links have still to be resumed after a takeover.
+    /// CPFs whose links still have to be resumed after a takeover.
     pub fn unresumed_cpfs(&self) -> impl Iterator<Item = CpfId> {
         self.unresumed_cpfs.iter().copied()
     }
 
-    /// The link of a CPF has ended while CPFs of the former primary are awaited: its commands wait until the link is resumed. There is no
-    /// replica yet, so none of them waits for one.
+    /// The link of a CPF went down while links of the former primary's CPFs are being resumed: its commands
+    /// wait until its link is resumed. There is no replica yet, so none of them waits for one.
     pub fn suspend_cpf(&mut self, cpf: CpfId) {
         if self.replicated.is_none() && self.machine.cta.trusts(cpf) {
             self.unresumed_cpfs.insert(cpf);

@@ -4,11 +4,11 @@ use crate::random::Random;
 
 /// Metres between neighbouring junctions before they are shifted.
 const BLOCK_M: f64 = 180.0;
-/// Every so many rows and columns a road is an arterial one.
+/// Spacing of arterial roads, in rows and columns.
 const ARTERIAL_EVERY: usize = 4;
 const ARTERIAL_M_PER_S: f64 = 16.7;
 const STREET_M_PER_S: (f64, f64) = (7.0, 12.0);
-/// Streets that were never built: blocks are not all alike.
+/// Share of streets that are left out, so that blocks differ.
 const MISSING_STREET_SHARE: f64 = 0.18;
 /// Places that many people drive to, with their share of all trips.
 const CENTRES: usize = 5;
@@ -16,7 +16,7 @@ const CENTRE_SHARE: f64 = 0.55;
 /// Path loss exponent of a built-up area, and the standard deviation of shadowing.
 const PATH_LOSS_EXPONENT: f64 = 3.5;
 const SHADOWING_DB: f64 = 6.0;
-/// Shadowing changes over this distance.
+/// Correlation distance of shadowing.
 const SHADOWING_M: f64 = 60.0;
 
 /// Metres east and north.
@@ -87,7 +87,7 @@ const SQUARE_M: f64 = 250.0;
 const MAX_CELL_RANGE_M: f64 = 1_600.0;
 
 impl City {
-    /// The city of a seed.
+    /// Generates the city of a seed.
     ///
     /// # Panics
     /// If the size has fewer than two junctions each way, or no cell, or more than 65,535.
@@ -131,7 +131,7 @@ impl City {
         &self.roads[junction]
     }
 
-    /// A place where trips begin and end: near a centre, or anywhere.
+    /// Draws a junction where a trip begins or ends: near a centre, or anywhere.
     pub(crate) fn draw_trip_end(&self, random: &mut Random) -> usize {
         if random.unit() >= CENTRE_SHARE {
             return random.below(self.junctions.len());
@@ -145,7 +145,8 @@ impl City {
         (0..self.junctions.len()).min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap_or(0)
     }
 
-    /// Received power from a cell, in decibels against any fixed level: path loss, and shadowing that belongs to the place.
+    /// Received power from a cell, in decibels relative to an arbitrary level: path loss, and shadowing that
+    /// belongs to the place.
     pub(crate) fn power_db(&self, cell: Cell, at: Point) -> f64 {
         let distance = self.antenna(cell).distance(at).max(10.0);
         -10.0 * PATH_LOSS_EXPONENT * distance.log10() + SHADOWING_DB * self.shadowing(cell, at)

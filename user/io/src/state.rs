@@ -12,7 +12,7 @@ use whimbrel_user::{Config, State, StateMemory};
 use crate::sys::inotify::Inotify;
 use crate::sys::shared_file::SharedFile;
 
-/// The file, or a memory file (memfd) that another process has made.
+/// A state file on disk, or a memfd that another process created.
 pub struct StateFile(SharedFile);
 
 impl StateFile {
@@ -24,7 +24,7 @@ impl StateFile {
         Self::of_file(options.open(path)?, config)
     }
 
-    /// Makes a memory file that goes with this process. Errors: those of memfd_create(2) and mmap(2).
+    /// Creates a memfd that is lost when this process ends. Errors: those of memfd_create(2) and mmap(2).
     pub fn in_memory(config: &Config) -> io::Result<Self> {
         Self::of_file(File::from(crate::sys::memory_file(c"whimbrel-state")?), config)
     }
@@ -34,8 +34,8 @@ impl StateFile {
         Self::of_file(File::from(descriptor), config)
     }
 
-    /// Opens the file of a UPF that runs, to read it until that one has ended; this process has the file then. Errors: `NotFound` if that UPF has not
-    /// made it yet, and those of opening it.
+    /// Opens the state file of a running UPF to follow it; once that UPF has ended, this process may take the
+    /// file over. Errors: `NotFound` if that UPF has not made it yet, and those of opening it.
     pub fn follow(path: &Path, config: &Config) -> io::Result<(Self, StateLock)> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let octets = usize::try_from(State::octets_for(config)).map_err(io::Error::other)?;
@@ -62,8 +62,8 @@ impl StateFile {
     }
 }
 
-/// The lock of a state file, which the UPF has that writes it. The kernel gives it to the process that waits as soon as no thread of that UPF runs
-/// any more, however it has ended.
+/// The lock on a state file, held by the UPF that writes it. The kernel passes it to the waiting process once
+/// the last thread of that UPF has exited, for whatever reason.
 pub struct StateLock(File);
 
 impl StateLock {
@@ -72,14 +72,14 @@ impl StateLock {
         self.0.lock()
     }
 
-    /// The file, which this process has. Errors: those of [`StateFile::of`].
+    /// Converts the acquired lock into the state file. Errors: those of [`StateFile::of`].
     pub fn into_state(self, config: &Config) -> io::Result<StateFile> {
         StateFile::of_file(self.0, config)
     }
 }
 
-/// Says when a state file has changed, to the process that follows it: writes to mapped memory are none that the kernel reports, so the UPF that writes them sets
-/// the file's time, by [`announce_changes`].
+/// Reports changes of a state file to the process that follows it. The kernel does not report writes to
+/// mapped memory, so the UPF that writes them sets the file's time, by [`announce_changes`].
 pub struct StateChanges(Inotify);
 
 impl StateChanges {
@@ -88,7 +88,7 @@ impl StateChanges {
         Inotify::of(path).map(Self)
     }
 
-    /// Forgets the changes until now, which the caller is about to look at.
+    /// Discards pending notifications; call it before reading the file.
     pub fn clear(&self) {
         self.0.drain();
     }
@@ -130,7 +130,7 @@ pub fn is_state_file_truncated() -> bool {
     crate::sys::truncation::was_found()
 }
 
-/// The name of the time since the host was started; zero where the kernel does not say.
+/// The boot ID of the host; zero if the kernel does not provide it.
 pub fn boot_id() -> [u8; 16] {
     let text = read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits = text.trim().replace('-', "");

@@ -1,12 +1,13 @@
-//! What UEs do not reach: the core, this host, other UEs, and what the operator denies ([`Isolation`]).
+//! Destinations that UEs must not reach: the core, this host, other UEs, and those that the operator denies
+//! ([`Isolation`]).
 //!
-//! A packet that a UE sends into a data network is looked at twice at most. [`Guard::suspects`] asks a few words, which are in a core's
-//! first cache, whether its destination may be one that is denied: for usual destinations the answer is no. For the others
-//! [`Guard::judge`] compares addresses, ports and the operator's exceptions. A fast path in the driver asks the same words ([`DestinationFilter`]) and
-//! hands up what they do not clear. The host's addresses change while packets flow ([`HostAddresses`]): bits are set before an address is compared, and never
-//! taken back; a stale one costs a longer look and no packet.
+//! An uplink packet is checked at most twice. [`Guard::suspects`] reads a bitmap that fits in the L1 cache;
+//! it clears almost every destination. For the others [`Guard::judge`] compares addresses, ports and the
+//! operator's exceptions. A fast path in the driver reads the same bitmap ([`DestinationFilter`]) and hands
+//! up what it does not clear. The host's addresses change while packets flow ([`HostAddresses`]): bits are
+//! set before an address is compared, and never taken back; a stale one costs a longer look and no packet.
 //!
-//! A destination that is denied: TS 33.513 §4.2.2 asks for it of the UPF's own interfaces; a UE has no business with the others.
+//! TS 33.513 §4.2.2 requires this for the UPF's own interfaces; a UE has no reason to reach the others.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ const MULTIPLIERS: [u32; 4] = [0x5bd1_e995, 0x2c1b_3c6d, 0x297a_2d39, 0x6b43_a9b
 /// Bits of a product below those that are a place.
 const HASH_SHIFT: u32 = 18;
 
-/// Types of ICMP messages by which a UE asks whether its router is there, and answers: RFC 792, RFC 4443.
+/// Types of ICMP and ICMPv6 Echo Request and Echo Reply: RFC 792, RFC 4443.
 const ECHO: [[u8; 2]; 2] = [[8, 0], [128, 129]];
 
 /// One bit for each of 16,384 places of destination addresses: set for every address that may be denied.
@@ -83,12 +84,12 @@ impl DestinationFilter {
         self.0[place / 64].fetch_or(1 << (place % 64), Ordering::Relaxed);
     }
 
-    /// Every address may be.
+    /// Marks every address as possibly denied.
     fn set_all(&self) {
         self.0.iter().for_each(|w| w.store(u64::MAX, Ordering::Relaxed));
     }
 
-    /// Sets in words that a fast path shares what is set here.
+    /// Merges this filter into the words that a fast path shares.
     pub fn merge_into(&self, words: &[AtomicU64; WORDS]) {
         words.iter().zip(&self.0).for_each(|(to, from)| {
             to.fetch_or(from.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -122,7 +123,7 @@ impl UePrefixes {
     }
 }
 
-/// What one pipeline knows of what UEs do not reach.
+/// The isolation rules of one pipeline.
 pub(super) struct Guard {
     ue_to_host: bool,
     ue_to_ue: bool,
@@ -132,7 +133,7 @@ pub(super) struct Guard {
     gnb_networks: Box<[IpNetwork]>,
     /// All addresses of UEs, and what they are translated to.
     ues: UePrefixes,
-    /// Routers of the pools, which are this host's addresses, and no UE has.
+    /// Gateways of the pools: addresses of this host that no UE gets.
     gateways: Box<[IpAddr]>,
     host: Arc<HostAddresses>,
 }
@@ -204,7 +205,7 @@ impl Guard {
         let host = self.host.contains(to) || self.gateways.contains(&to);
         let listens = |c: &CoreEndpoint| {
             let any = c.address.is_unspecified() || self.host.contains(c.address);
-            // What is for groups reaches sockets of every address.
+            // Multicast and broadcast packets reach sockets bound to any address.
             (c.address == to || any && (host || special))
                 && c.protocol == inner.protocol
                 && inner.ports().is_none_or(|(_, port)| port == c.port)
@@ -231,7 +232,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Whether a packet from a data network is another UE's, which may not send it.
+    /// True if the source of a downlink packet is another UE's address, from which it may not come.
     #[inline]
     pub(super) fn is_foreign_ue_source(&self, source: IpAddr) -> bool {
         !self.ue_to_ue && self.is_ue(source)
@@ -247,13 +248,14 @@ impl Guard {
         self.gateways.contains(&address)
     }
 
-    /// Whether gNBs and other UPFs are there, by the configuration.
+    /// True if the address is in a network configured for gNBs and other UPFs.
     pub(super) fn is_in_gnb_networks(&self, address: IpAddr) -> bool {
         self.gnb_networks.iter().any(|n| n.contains(address))
     }
 }
 
-/// Whether a packet is an echo request to, or an echo reply for, the router of the UE: the one thing for which it is there.
+/// True if a packet is an ICMP Echo Request or Reply to the UE's gateway, the only traffic that the gateway
+/// accepts.
 fn asks_router(inner: &InnerPacket, packet: &[u8], later: bool) -> bool {
     let family = match inner.protocol {
         protocol::ICMP => 0,

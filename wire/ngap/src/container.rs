@@ -34,7 +34,7 @@ pub(crate) trait Body: Sized {
 pub(crate) struct Diagnosis {
     /// In the order in which they were met.
     pub(crate) ies: Vec<IeDiagnostic>,
-    /// Some IE asks to reject the message.
+    /// The criticality of some IE requires that the message be rejected.
     pub(crate) reject: bool,
     /// An IE came twice.
     pub(crate) has_repeated_ie: bool,
@@ -73,9 +73,10 @@ impl Diagnosis {
 
 /// Walks a container of protocol IEs (TS 38.413 §9.4.7), one known IE at a time.
 ///
-/// Deviation: IEs in another order than the standard's are accepted; TS 38.413 §10.3.6 counts them as a falsely constructed
-/// message. IEs are identified by their ids, so the order is not needed, and gNBs that append IEs which a later release inserted
-/// would else be refused. A repeated IE is ambiguous and refused.
+/// Deviation: IEs in another order than the standard's are accepted; TS 38.413 §10.3.6 counts them as a
+/// falsely constructed message. IEs are identified by their ids, so the order is not needed, and messages of
+/// gNBs that append IEs which a later release inserted would otherwise be refused. A repeated IE is ambiguous
+/// and refused.
 pub(crate) struct Container<'r, 'a> {
     r: &'r mut Reader<'a>,
     left: u64,
@@ -85,7 +86,7 @@ pub(crate) struct Container<'r, 'a> {
     id: u16,
     criticality: Criticality,
     value: &'a [u8],
-    /// The value instead, where it came in fragments.
+    /// The reassembled value of a fragmented open type; `value` is empty then.
     fragments: Vec<u8>,
     value_offset: usize,
 }
@@ -95,7 +96,7 @@ impl<'r, 'a> Container<'r, 'a> {
     pub(crate) fn open(r: &'r mut Reader<'a>, specs: &'static [IeSpec]) -> Result<Self, Fault> {
         r.bit()?; // Extension additions would follow the container; what comes after it is never read.
         let left = r.whole(0, 65_535)?;
-        debug_assert!(specs.len() <= 64, "a bit each");
+        debug_assert!(specs.len() <= 64, "at most 64 IEs: `seen` has one bit for each");
         Ok(Self {
             r,
             left,
@@ -123,7 +124,7 @@ impl<'r, 'a> Container<'r, 'a> {
                 _ => return Err(self.r.fault(DecodeErrorKind::InvalidValue)),
             };
             self.value_offset = self.r.offset().saturating_sub(self.value.len() + self.fragments.len());
-            // In the standard's order the next one is found at once.
+            // If the IEs arrive in the standard's order, the first lookup succeeds.
             let expected = (64 - self.seen.leading_zeros()) as usize;
             let place = |specs: &[IeSpec]| specs.iter().position(|s| s.id == id);
             let found = self.specs.get(expected..).and_then(place).map(|i| expected + i);
@@ -181,7 +182,7 @@ pub(crate) fn read_extensions(
     Ok(())
 }
 
-/// An alternative of a later release, stored unread.
+/// A CHOICE alternative of a later release, stored undecoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherChoice {
     /// The protocol IE id of the alternative.

@@ -19,7 +19,7 @@ pub(crate) struct Heartbeat {
     pub(crate) deadline: Instant,
 }
 
-/// What was measured of a path.
+/// RTT estimate and congestion window of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PathMeasurements {
     pub(crate) srtt: Option<Duration>,
@@ -56,7 +56,7 @@ pub(crate) struct PathState {
     pub(crate) heartbeat: Option<Heartbeat>,
     /// When the next HEARTBEAT is due, if the path stays idle.
     pub(crate) heartbeat_due: Instant,
-    /// When DATA last left on it.
+    /// When DATA was last sent on it.
     pub(crate) last_data_sent: Instant,
     /// Largest packet, SCTP header included.
     pub(crate) max_packet_octets: usize,
@@ -88,7 +88,7 @@ impl PathState {
         }
     }
 
-    /// A round trip was measured (RFC 9260 §6.3.1, RFC 6298 §2).
+    /// Updates SRTT, RTTVAR and RTO from one round trip (RFC 9260 §6.3.1, RFC 6298 §2).
     pub(crate) fn update_rto(&mut self, rtt: Duration, config: &Config) {
         let srtt = match self.srtt {
             None => {
@@ -104,13 +104,13 @@ impl PathState {
         self.rto = (srtt + self.rttvar * 4).clamp(config.rto_min, config.rto_max);
     }
 
-    /// What was measured so far, for a successor.
+    /// RTT estimate and congestion window, for the process that takes over.
     pub(crate) fn export_measurements(&self) -> PathMeasurements {
         let Self { srtt, rttvar, rto, cwnd, ssthresh, .. } = *self;
         PathMeasurements { srtt, rttvar, rto, cwnd, ssthresh }
     }
 
-    /// Continues from what was measured before, within the bounds of this endpoint.
+    /// Restores the measurements of the previous process, clamped to this endpoint's limits.
     pub(crate) fn restore_measurements(&mut self, before: PathMeasurements, config: &Config) {
         /// A minute; no round trip is longer than the largest RTO of any configuration.
         const LONGEST: Duration = Duration::from_secs(60);
@@ -127,12 +127,12 @@ impl PathState {
         self.srtt
     }
 
-    /// A timer ran out: RTO doubles (RFC 9260 §6.3.3 E2).
+    /// A timer expired: RTO doubles (RFC 9260 §6.3.3 E2).
     pub(crate) fn back_off(&mut self, config: &Config) {
         self.rto = (self.rto * 2).min(config.rto_max);
     }
 
-    /// T3-rtx ran out (RFC 9260 §7.2.3).
+    /// The T3-rtx timer expired (RFC 9260 §7.2.3).
     pub(crate) fn handle_t3_rtx_expiry(&mut self) {
         self.ssthresh = (self.cwnd / 2).max(4 * self.max_packet_octets);
         self.cwnd = self.max_packet_octets;
@@ -146,7 +146,7 @@ impl PathState {
         self.partial_acked = 0;
     }
 
-    /// A SACK moved the cumulative TSN (RFC 9260 §7.2.1, §7.2.2).
+    /// A SACK advanced the Cumulative TSN Ack Point (RFC 9260 §7.2.1, §7.2.2).
     pub(crate) fn open_window(&mut self) {
         let (acked, flight_before) = (self.acked_now, self.flight_before);
         if self.cwnd <= self.ssthresh {
@@ -191,7 +191,8 @@ pub(crate) fn max_packet_octets(path: Path, config: &Config) -> usize {
     (usize::from(config.mtu_octets) - ip - udp) & !3
 }
 
-/// Which of our addresses suits a peer's: of its family, with the longest common prefix; unspecified if there is none.
+/// Selects the local address for a remote one: same family, longest common prefix; the unspecified address if
+/// there is none.
 pub(crate) fn suitable_local(locals: &[IpAddr], remote: IpAddr) -> IpAddr {
     let bits = |a: IpAddr| match a {
         IpAddr::V4(a) => u128::from(a.to_bits()) << 96,

@@ -12,7 +12,7 @@ use crate::codec::Ie;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QosRules(Octets<4, 65535>);
 
-/// What to do with a rule (rule operation code), and what belongs to that.
+/// Rule operation code, with the packet filters that it operates on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleOperation {
     /// Create a new rule.
@@ -38,7 +38,7 @@ pub struct QosRule {
     pub operation: RuleOperation,
     /// It is the default QoS rule (DQR).
     pub default: bool,
-    /// Where its packets go; absent where the rule is deleted.
+    /// Precedence and QoS flow; absent if the operation deletes the rule.
     pub binding: Option<QosFlowBinding>,
 }
 
@@ -47,7 +47,7 @@ pub struct QosRule {
 pub struct QosFlowBinding {
     /// Precedence: the lowest is tried first.
     pub precedence: u8,
-    /// The UE asks to bind the flow to a dedicated one (segregation).
+    /// Segregation: the UE requests a dedicated QoS flow for the traffic of this rule.
     pub segregation: bool,
     /// Identifier of the QoS flow.
     pub qfi: Qfi,
@@ -130,7 +130,7 @@ components! {
     0x89 SourceMacs[12] "Source MAC address range.",
 }
 
-/// Packet filters in one rule: four bits count them.
+/// Maximum number of packet filters of a rule: the number is a four-bit field.
 const FILTERS_MAX: usize = 15;
 
 impl PacketFilter {
@@ -171,7 +171,7 @@ impl Ie for PacketFilter {
 }
 
 impl QosRule {
-    /// The default rule, which takes every packet in both directions, on a flow.
+    /// The default QoS rule of a flow: one match-all filter, in both directions.
     pub fn new_default(id: u8, precedence: u8, qfi: Qfi) -> Self {
         let filter = PacketFilter {
             id: 1,
@@ -231,7 +231,7 @@ impl RuleOperation {
 }
 
 impl QosRule {
-    /// Appends the part behind the length.
+    /// Appends the rule without its identifier and length.
     fn encode_contents(&self, out: &mut Vec<u8>) {
         let (filters, ids): (&[PacketFilter], &[u8]) = match &self.operation {
             RuleOperation::Create(f) | RuleOperation::AddFilters(f) | RuleOperation::ReplaceFilters(f) => {
@@ -252,7 +252,7 @@ impl QosRule {
 }
 
 impl QosRules {
-    /// Of rules; `None` if there are none or they do not fit.
+    /// Encodes rules; `None` if there are none, or if the IE would exceed 65,535 octets.
     pub fn new(rules: &[QosRule]) -> Option<Self> {
         let mut octets = Vec::new();
         for rule in rules {
