@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::handlers::Answer;
-use super::routes::{Reply, Request};
-use super::{Shared, why};
+use super::handlers::HandlerResult;
+use super::routes::{Reply, RoutedRequest};
+use super::{HandlerContext, why};
 use whimbrel_node::clock;
 use whimbrel_node::observation::{Condition, Name};
 
@@ -49,7 +49,7 @@ fn capitalised(text: &str) -> String {
     }
 }
 
-pub(super) async fn list(shared: Arc<Shared>, _: Request) -> Answer {
+pub(super) async fn list(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
     let mut alarms = Vec::new();
     let parts = shared.console.components(|c| c.all().cloned().collect::<Vec<_>>());
     for part in parts.into_iter().filter(|p| p.condition != Condition::Up) {

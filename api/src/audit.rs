@@ -42,7 +42,7 @@ const TRIES: usize = 8;
 
 /// An access to personal data, or a change, as a line of the audit log has it.
 #[derive(Clone, Copy)]
-pub struct Access<'a> {
+pub struct AuditedAccess<'a> {
     /// Address of the API's client, or user of this host.
     pub caller: &'a str,
     /// The user or API token, where the API knows one.
@@ -68,16 +68,22 @@ pub fn file_of(store: &Path) -> PathBuf {
 }
 
 /// Records an access. If that fails, it is logged, and the access is granted all the same: a full disk must not lock an operator out.
-pub fn record(path: &Path, config: &Audit, store: Option<&Store>, access: &Access<'_>) {
+pub fn record(path: &Path, config: &Audit, store: Option<&Store>, access: &AuditedAccess<'_>) {
     record_times(path, config, store, access, None);
 }
 
 /// Records that the same access came `times` more times within a minute.
-pub fn record_again(path: &Path, config: &Audit, access: &Access<'_>, times: u64) {
+pub fn record_again(path: &Path, config: &Audit, access: &AuditedAccess<'_>, times: u64) {
     record_times(path, config, None, access, Some(times));
 }
 
-fn record_times(path: &Path, config: &Audit, store: Option<&Store>, access: &Access<'_>, times: Option<u64>) {
+fn record_times(
+    path: &Path,
+    config: &Audit,
+    store: Option<&Store>,
+    access: &AuditedAccess<'_>,
+    times: Option<u64>,
+) {
     let subscriber = access.subscriber.and_then(|text| {
         // However it was written.
         let text = text.parse::<Supi>().map_or_else(|_| text.to_owned(), |supi| supi.to_string());
@@ -285,7 +291,7 @@ mod tests {
 
     use super::*;
 
-    const ACCESS: Access<'_> = Access {
+    const ACCESS: AuditedAccess<'_> = AuditedAccess {
         caller: "uid=0",
         user: None,
         request: "show",
@@ -309,7 +315,7 @@ mod tests {
             format!("caller=uid=0 request=\"show\" subscriber=- outcome=200 former={}\n", "0".repeat(64));
         assert!(text.ends_with(&end), "{text}");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-        record(&store, &config, None, &Access { user: Some("anna"), ..ACCESS });
+        record(&store, &config, None, &AuditedAccess { user: Some("anna"), ..ACCESS });
         let lines = newest(&store, 1).unwrap();
         assert!(lines.len() == 1 && lines[0].contains("caller=uid=0 user=anna request="), "{lines:?}");
         OpenOptions::new().write(true).open(&file).unwrap().set_len(OCTETS_MAX).unwrap();

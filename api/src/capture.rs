@@ -17,13 +17,13 @@ use tokio::sync::mpsc;
 use whimbrel_control::UeId;
 use whimbrel_ids::Supi;
 use whimbrel_node::observation::capture::{N2Packets, udp_packet};
-use whimbrel_node::observation::{Command, Interface, Message, TunnelEnd};
+use whimbrel_node::observation::{ConsoleCommand, Interface, Message, TunnelEnd};
 
 use super::auth::Caller;
-use super::handlers::{self, Answer};
-use super::problem::Problem;
-use super::routes::{Reply, Request};
-use super::{Shared, signalling};
+use super::handlers::{self, HandlerResult};
+use super::problem::ProblemDetails;
+use super::routes::{Reply, RoutedRequest};
+use super::{HandlerContext, signalling};
 use crate::pcapng;
 
 /// Messages of one look; the rest follows at the next one.
@@ -37,15 +37,15 @@ const CHUNKS_MAX: usize = 4;
 /// The port of PFCP (TS 29.244 §6.3.1).
 const PFCP_PORT: u16 = 8805;
 
-pub(super) async fn of_ue(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn of_ue(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let supi = handlers::supi(request.param(0))?;
     let live = match request.query.get("live").map(String::as_str) {
         None | Some("false") => false,
         Some("" | "true") => true,
-        Some(_) => return Err(Problem::bad_request("`live` is true or false")),
+        Some(_) => return Err(ProblemDetails::bad_request("`live` is true or false")),
     };
     if !shared.console.signalling(|s| s.is_on()) {
-        return Err(Problem::conflict("no signalling is kept: `api.signalling_mib` is 0"));
+        return Err(ProblemDetails::conflict("no signalling is kept: `api.signalling_mib` is 0"));
     }
     let tap = match live {
         true => Some(CaptureTap::open(&shared)?),
@@ -74,15 +74,16 @@ const CONTENT_TYPE: &str = "application/x-pcapng";
 
 /// A tap, closed with this.
 struct CaptureTap {
-    shared: Arc<Shared>,
+    shared: Arc<HandlerContext>,
     id: u64,
 }
 
 impl CaptureTap {
-    fn open(shared: &Arc<Shared>) -> Result<Self, Problem> {
+    fn open(shared: &Arc<HandlerContext>) -> Result<Self, ProblemDetails> {
         let id = shared.console.taps.open();
-        let id =
-            id.ok_or_else(|| Problem::unavailable("four captures are live, which is the limit: end one"))?;
+        let id = id.ok_or_else(|| {
+            ProblemDetails::unavailable("four captures are live, which is the limit: end one")
+        })?;
         // The control thread may sleep; it has the UPF copy packets from now on.
         shared.console.commands.wake();
         Ok(Self { shared: shared.clone(), id })
@@ -98,7 +99,7 @@ impl Drop for CaptureTap {
 
 /// A capture under way.
 struct Capture {
-    shared: Arc<Shared>,
+    shared: Arc<HandlerContext>,
     caller: Option<Caller>,
     supi: Supi,
     /// The last message that is in it.
@@ -131,7 +132,7 @@ impl Capture {
     }
 
     /// Adds what is new.
-    async fn look(&mut self, out: &mut Vec<u8>) -> Result<(), Problem> {
+    async fn look(&mut self, out: &mut Vec<u8>) -> Result<(), ProblemDetails> {
         let console = self.shared.console.clone();
         let ues: Vec<UeId> = console.signalling(|s| s.ues_of(self.supi));
         let found = console.signalling(|s| s.of(&ues, self.after, PER_LOOK_MAX));
@@ -209,9 +210,9 @@ impl Capture {
     }
 
     /// Sets the tunnels of the UE's sessions: only their packets are copied.
-    async fn follow_tunnels(&mut self) -> Result<(), Problem> {
+    async fn follow_tunnels(&mut self) -> Result<(), ProblemDetails> {
         let Some(tap) = &self.tap else { return Ok(()) };
-        let ue = self.shared.console.commands.ask(|reply| Command::ShowUe(self.supi, reply)).await?;
+        let ue = self.shared.console.commands.ask(|reply| ConsoleCommand::ShowUe(self.supi, reply)).await?;
         let sessions = ue.map(|ue| ue.sessions).unwrap_or_default();
         let ends = sessions.iter().flat_map(|s| [&s.n3_upf, &s.n3_gnb]).flatten().filter_map(|tunnel| {
             let address: IpAddr = tunnel.address.parse().ok()?;
@@ -223,8 +224,8 @@ impl Capture {
     }
 
     /// Learns where gNBs are. Those that have gone keep the address that they had.
-    async fn look_up_gnbs(&mut self) -> Result<(), Problem> {
-        for gnb in self.shared.console.commands.ask(Command::ListGnbs).await? {
+    async fn look_up_gnbs(&mut self) -> Result<(), ProblemDetails> {
+        for gnb in self.shared.console.commands.ask(ConsoleCommand::ListGnbs).await? {
             if let Ok(address) = gnb.address.parse() {
                 self.gnbs.insert(format!("gnb-{}", gnb.id), address);
             }

@@ -10,22 +10,22 @@ use whimbrel_control::udm::Ambr;
 use whimbrel_ids::{PduSessionId, Supi, Tac, Tai};
 use whimbrel_node::clock;
 
-use super::Shared;
-use super::problem::Problem;
-use super::routes::{Reply, Request};
+use super::HandlerContext;
+use super::problem::ProblemDetails;
+use super::routes::{Reply, RoutedRequest};
 use super::{operations, why};
 use whimbrel_node::observation::{
-    Command, Component, Condition, Metric, ProcedureName, UePage, UeView, UesRequest,
+    Component, Condition, ConsoleCommand, Metric, ProcedureName, UePage, UeView, UesRequest,
 };
 
 /// Items of one page.
 const PAGE_MAX: usize = 1000;
 
-pub(super) type Answer = Result<Reply, Problem>;
+pub(super) type HandlerResult = Result<Reply, ProblemDetails>;
 
 /// The state of the core.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Status {
+pub struct CoreStatus {
     pub version: String,
     pub amf: String,
     pub plmn: String,
@@ -81,7 +81,7 @@ struct CpfStatus {
     components: Vec<Component>,
 }
 
-pub(super) async fn status(shared: Arc<Shared>, _: Request) -> Answer {
+pub(super) async fn status(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
     let (console, now) = (&shared.console, clock::now());
     if !shared.is_core {
         return Reply::json(&CpfStatus {
@@ -112,7 +112,7 @@ pub(super) async fn status(shared: Arc<Shared>, _: Request) -> Answer {
             core_p999_us: work.p999_us,
         }
     });
-    let status = Status {
+    let status = CoreStatus {
         version: env!("CARGO_PKG_VERSION").into(),
         amf: shared.config.amf.name.clone(),
         plmn: shared.config.amf.plmn.to_string(),
@@ -140,8 +140,8 @@ pub(super) async fn status(shared: Arc<Shared>, _: Request) -> Answer {
     Reply::json(&status)
 }
 
-pub(super) async fn gnbs(shared: Arc<Shared>, _: Request) -> Answer {
-    let mut gnbs = shared.console.commands.ask(Command::ListGnbs).await?;
+pub(super) async fn gnbs(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
+    let mut gnbs = shared.console.commands.ask(ConsoleCommand::ListGnbs).await?;
     for gnb in &mut gnbs {
         let place = shared.config.gnb_positions.iter().find(|p| p.gnb.0 == gnb.id);
         (gnb.latitude, gnb.longitude) = (place.map(|p| p.latitude.0), place.map(|p| p.longitude.0));
@@ -150,15 +150,15 @@ pub(super) async fn gnbs(shared: Arc<Shared>, _: Request) -> Answer {
 }
 
 /// The processes that serve UEs.
-pub(super) async fn cluster(shared: Arc<Shared>, _: Request) -> Answer {
-    Reply::json(&shared.console.commands.ask(Command::Cluster).await?)
+pub(super) async fn cluster(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
+    Reply::json(&shared.console.commands.ask(ConsoleCommand::Cluster).await?)
 }
 
-pub(super) async fn ues(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn ues(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     Reply::json(&listed(&shared, &request).await?)
 }
 
-async fn listed(shared: &Arc<Shared>, request: &Request) -> Result<UePage, Problem> {
+async fn listed(shared: &Arc<HandlerContext>, request: &RoutedRequest) -> Result<UePage, ProblemDetails> {
     let after = request.query.get("after").map(|text| supi(text)).transpose()?;
     let limit = page(request)?;
     if let Some(text) = request.query.get("find").map(|t| t.trim()).filter(|t| !t.is_empty()) {
@@ -166,7 +166,7 @@ async fn listed(shared: &Arc<Shared>, request: &Request) -> Result<UePage, Probl
         return Ok(UePage { ues, next });
     }
     let asked = UesRequest { after, limit };
-    Ok(shared.console.commands.ask(|reply| Command::ListUes(asked, reply)).await?)
+    Ok(shared.console.commands.ask(|reply| ConsoleCommand::ListUes(asked, reply)).await?)
 }
 
 /// A UE in a list.
@@ -190,7 +190,7 @@ struct UeSummaryPage {
 }
 
 /// The same UEs as [`ues`], with what a list of many shows of each.
-pub(super) async fn ue_summaries(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn ue_summaries(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let UePage { ues, next } = listed(&shared, &request).await?;
     let summary = |ue: UeView| UeSummaryView {
         addresses: ue.sessions.into_iter().filter_map(|s| s.ipv4.or(s.ipv6)).collect(),
@@ -204,35 +204,35 @@ pub(super) async fn ue_summaries(shared: Arc<Shared>, request: Request) -> Answe
     Reply::json(&UeSummaryPage { ues: ues.into_iter().map(summary).collect(), next })
 }
 
-pub(super) async fn ue(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn ue(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let supi = supi(request.param(0))?;
-    match shared.console.commands.ask(|reply| Command::ShowUe(supi, reply)).await? {
+    match shared.console.commands.ask(|reply| ConsoleCommand::ShowUe(supi, reply)).await? {
         Some(ue) => Reply::json(&ue),
-        None => Err(Problem::not_found(format!(
+        None => Err(ProblemDetails::not_found(format!(
             "there is no UE with SUPI {supi}; `whimbrel why {supi}` may explain why"
         ))),
     }
 }
 
-pub(super) async fn deregister(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn deregister(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let (supi, patience) = (supi(request.param(0))?, operations::patience(&request)?);
-    let operation = shared.console.commands.ask(|reply| Command::Deregister(supi, reply)).await?;
+    let operation = shared.console.commands.ask(|reply| ConsoleCommand::Deregister(supi, reply)).await?;
     operations::answer(&shared, operation.ok_or_else(|| not_registered(supi))?, patience).await
 }
 
 /// Has the core emit the event `reachable` once the UE can be reached.
-pub(super) async fn notify_reachable(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn notify_reachable(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let (supi, patience) = (supi(request.param(0))?, operations::patience(&request)?);
-    let operation = shared.console.commands.ask(|reply| Command::NotifyReachable(supi, reply)).await?;
+    let operation = shared.console.commands.ask(|reply| ConsoleCommand::NotifyReachable(supi, reply)).await?;
     operations::answer(&shared, operation.ok_or_else(|| not_registered(supi))?, patience).await
 }
 
-fn not_registered(supi: Supi) -> Problem {
-    Problem::not_found(format!("no UE with SUPI {supi} is registered"))
+fn not_registered(supi: Supi) -> ProblemDetails {
+    ProblemDetails::not_found(format!("no UE with SUPI {supi} is registered"))
 }
 
 /// Locates a UE, or starts or stops its location reports, by the query. The UE and the events have the result.
-pub(super) async fn locate(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn locate(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let supi = supi(request.param(0))?;
     let wish = match request.query.get("report").map_or("now", String::as_str) {
         "now" => Locate::Now,
@@ -240,35 +240,36 @@ pub(super) async fn locate(shared: Arc<Shared>, request: Request) -> Answer {
         "stop" => Locate::Stop,
         "area" => {
             let tac = u32::try_from(request.number("tac", u64::MAX)?).ok().and_then(Tac::new);
-            let tac = tac.ok_or_else(|| Problem::bad_request("`tac` is 0 to 16777215"))?;
+            let tac = tac.ok_or_else(|| ProblemDetails::bad_request("`tac` is 0 to 16777215"))?;
             Locate::Presence(Tai { plmn: shared.config.amf.plmn, tac })
         }
-        _ => return Err(Problem::bad_request("`report` is now, cells, area or stop")),
+        _ => return Err(ProblemDetails::bad_request("`report` is now, cells, area or stop")),
     };
-    match shared.console.commands.ask(|reply| Command::Locate(supi, wish, reply)).await? {
+    match shared.console.commands.ask(|reply| ConsoleCommand::Locate(supi, wish, reply)).await? {
         true => Ok(Reply::empty()),
-        false => Err(Problem::not_found(format!("no UE with SUPI {supi} is registered"))),
+        false => Err(ProblemDetails::not_found(format!("no UE with SUPI {supi} is registered"))),
     }
 }
 
 /// Changes a session, by the query.
-pub(super) async fn modify_session(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn modify_session(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let supi = supi(request.param(0))?;
     let psi = request.param(1).parse().ok().and_then(PduSessionId::new);
-    let psi = psi.ok_or_else(|| Problem::bad_request("a PDU session identity is 1 to 15"))?;
+    let psi = psi.ok_or_else(|| ProblemDetails::bad_request("a PDU session identity is 1 to 15"))?;
     let (modification, patience) = (modification(&request)?, operations::patience(&request)?);
-    let asked = |reply| Command::ModifySession(supi, psi, modification, reply);
+    let asked = |reply| ConsoleCommand::ModifySession(supi, psi, modification, reply);
     let operation = shared.console.commands.ask(asked).await?;
-    let none = || Problem::not_found(format!("no UE with SUPI {supi} has a PDU session {}", psi.value()));
+    let none =
+        || ProblemDetails::not_found(format!("no UE with SUPI {supi} has a PDU session {}", psi.value()));
     operations::answer(&shared, operation.ok_or_else(none)?, patience).await
 }
 
-fn modification(request: &Request) -> Result<Modification, Problem> {
+fn modification(request: &RoutedRequest) -> Result<Modification, ProblemDetails> {
     let given = |name: &str| request.query.get(name).map(String::as_str);
-    let flow = |text: &str| text.parse::<FlowName>().map_err(Problem::bad_request);
+    let flow = |text: &str| text.parse::<FlowName>().map_err(ProblemDetails::bad_request);
     let rate = |text: &str| {
         let rate = text.parse::<whimbrel_store::BitRate>();
-        rate.map(|r| r.kbps()).map_err(|e| Problem::bad_request(e.to_string()))
+        rate.map(|r| r.kbps()).map_err(|e| ProblemDetails::bad_request(e.to_string()))
     };
     let whole = [
         ("reanchor", Modification::Reanchor),
@@ -288,12 +289,12 @@ fn modification(request: &Request) -> Result<Modification, Problem> {
             let (name, state) = gate.split_once(':').unwrap_or((gate, "open"));
             let open = |direction| state == "open" || state == direction;
             if !matches!(state, "open" | "closed" | "uplink" | "downlink") {
-                return Err(Problem::bad_request("a gate is open, closed, uplink or downlink"));
+                return Err(ProblemDetails::bad_request("a gate is open, closed, uplink or downlink"));
             }
             let gate = FlowGate { uplink: open("uplink"), downlink: open("downlink") };
             Ok(Modification::Gate(flow(name)?, gate))
         }
-        _ => Err(Problem::bad_request(
+        _ => Err(ProblemDetails::bad_request(
             "name one change: `add_flow`, `remove_flow`, `uplink` with `downlink`, `gate`, `reanchor`, `deactivate` or \
              `release`",
         )),
@@ -301,14 +302,14 @@ fn modification(request: &Request) -> Result<Modification, Problem> {
 }
 
 /// The newest refusals of all.
-pub(super) async fn refusals(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn refusals(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let limit = page(&request)?;
     Reply::json(&shared.console.histories(|h| h.newest(limit)))
 }
 
-pub(super) async fn metrics(shared: Arc<Shared>, _: Request) -> Answer {
+pub(super) async fn metrics(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
     if !shared.config.api.metrics {
-        return Err(Problem::not_found("`api.metrics` is false"));
+        return Err(ProblemDetails::not_found("`api.metrics` is false"));
     }
     let uptime = clock::now().since(shared.console.started);
     let metrics = &shared.console.metrics;
@@ -316,18 +317,18 @@ pub(super) async fn metrics(shared: Arc<Shared>, _: Request) -> Answer {
     Ok(Reply::text("text/plain; version=0.0.4; charset=utf-8", text))
 }
 
-pub(super) async fn openapi(_: Arc<Shared>, _: Request) -> Answer {
+pub(super) async fn openapi(_: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
     Ok(Reply::text("application/json", include_str!("openapi.json")))
 }
 
-pub(super) fn page(request: &Request) -> Result<usize, Problem> {
+pub(super) fn page(request: &RoutedRequest) -> Result<usize, ProblemDetails> {
     let limit = usize::try_from(request.number("limit", 100)?).unwrap_or(usize::MAX);
     if (1..=PAGE_MAX).contains(&limit) {
         return Ok(limit);
     }
-    Err(Problem::bad_request(format!("`limit` must be 1 to {PAGE_MAX}")))
+    Err(ProblemDetails::bad_request(format!("`limit` must be 1 to {PAGE_MAX}")))
 }
 
-pub(super) fn supi(text: &str) -> Result<Supi, Problem> {
-    text.parse().map_err(|e: whimbrel_ids::ParseIdError| Problem::bad_request(e.to_string()))
+pub(super) fn supi(text: &str) -> Result<Supi, ProblemDetails> {
+    text.parse().map_err(|e: whimbrel_ids::ParseIdError| ProblemDetails::bad_request(e.to_string()))
 }

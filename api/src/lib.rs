@@ -48,19 +48,19 @@ use whimbrel_store::Store;
 use self::auth::Auth;
 
 use crate::audit::repeated::RepeatedRequests;
-use crate::audit::{self as audit_log, Access};
+use crate::audit::{self as audit_log, AuditedAccess};
 use whimbrel_node::clock;
 use whimbrel_node::config::{self, Config};
 use whimbrel_node::observation::Console;
 
 pub use handlers::Throughput;
-pub use handlers::{ProcedureStatus, Status};
+pub use handlers::{CoreStatus, ProcedureStatus};
 pub use reference::page as reference;
 pub use server::{Server, start, start_on};
 pub use why::WhyAnswer;
 
 /// What the handlers work on.
-pub struct Shared {
+pub struct HandlerContext {
     pub console: Arc<Console>,
     pub config: Arc<Config>,
     /// Whether this process has UEs, gNBs and subscribers to show; a CPF shows its own state only.
@@ -89,13 +89,13 @@ pub struct Shared {
     tls: bool,
 }
 
-impl Drop for Shared {
+impl Drop for HandlerContext {
     fn drop(&mut self) {
         self.record_repeated(true);
     }
 }
 
-impl Shared {
+impl HandlerContext {
     /// Over a console, for a configuration.
     pub fn new(console: Arc<Console>, config: Arc<Config>, file: Option<PathBuf>) -> Arc<Self> {
         let tls = !config.api.address.ip().is_loopback();
@@ -142,7 +142,7 @@ impl Shared {
                 if all || repeated.is_over(clock::now()) { repeated.end() } else { Vec::new() }
             };
             for (kind, times) in ended {
-                let access = Access {
+                let access = AuditedAccess {
                     caller: &kind.source,
                     user: kind.user.as_deref(),
                     request: &kind.request,

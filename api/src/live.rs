@@ -1,8 +1,9 @@
 //! Live events: `GET /api/v1/events` as server-sent events, resumed by `Last-Event-ID`; or a page of past events as JSON.
 //!
-//! A stream has no queue. It looks at the console twenty times a second and sends what is new since where its client stands, so that its
-//! memory is one chunk, however slow the client. A client that does not read is cut off (patience.rs) and resumes where it was, or gets
-//! `reset` if what it missed is gone.
+//! A stream has no queue. It polls the console twenty times a second and sends what is newer than its
+//! client's position, so that it holds one chunk at most, however slow the client is. A client that does not
+//! read is cut off (patience.rs) and resumes where it was, or receives `reset` if the missed events are no
+//! longer stored.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,26 +20,26 @@ use whimbrel_control::UeId;
 use whimbrel_node::observation::{EventRecord, Metric};
 
 use super::auth::Caller;
-use super::handlers::{Answer, Throughput, page};
-use super::problem::Problem;
-use super::routes::{Reply, Request};
-use super::{Shared, signalling, why};
+use super::handlers::{HandlerResult, Throughput, page};
+use super::problem::ProblemDetails;
+use super::routes::{Reply, RoutedRequest};
+use super::{HandlerContext, signalling, why};
 
-/// Event streams at once; a page has one.
+/// Maximum number of open event streams; each console page has one.
 pub(super) const STREAMS_MAX: usize = 32;
-/// Of these, streams of one user or API token: some browser tabs. The rest stays for the others.
+/// Maximum number of streams of one user or API token: a few browser tabs each.
 const STREAMS_OF_CALLER_MAX: usize = 8;
-/// How often the console is looked at: an arrow is on its way within a twentieth of a second, and on the page within a tenth.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Looks between two reports of the counts, if they changed.
-const LOOKS_PER_COUNT: u64 = 20;
-/// Looks between two comments that keep the connection alive through proxies.
-const LOOKS_PER_COMMENT: u64 = 300;
-/// Events of one look; the rest follows at the next one.
-const PER_LOOK_MAX: usize = 200;
+/// Poll interval of the console: a new message is sent within 50 ms and shown within 100 ms.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Polls between two reports of the counts, if they changed.
+const POLLS_PER_COUNT: u64 = 20;
+/// Polls between two comments that keep the connection alive through proxies.
+const POLLS_PER_COMMENT: u64 = 300;
+/// Maximum number of events of one poll; the rest follows at the next one.
+const MAX_EVENTS_PER_POLL: usize = 200;
 
 /// Past events as JSON, or a stream of new ones, as the client accepts.
-pub(super) async fn events(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn events(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     if request.header("accept").split(',').any(|t| t.trim().starts_with("text/event-stream")) {
         return stream(&shared, &request);
     }
@@ -48,9 +49,11 @@ pub(super) async fn events(shared: Arc<Shared>, request: Request) -> Answer {
     Reply::json(&events)
 }
 
-fn stream(shared: &Arc<Shared>, request: &Request) -> Answer {
+fn stream(shared: &Arc<HandlerContext>, request: &RoutedRequest) -> HandlerResult {
     let permit = shared.streams.clone().try_acquire_owned().map_err(|_| {
-        Problem::unavailable(format!("{STREAMS_MAX} event streams are open, which is the limit: close one"))
+        ProblemDetails::unavailable(format!(
+            "all {STREAMS_MAX} event streams are in use: close another console page"
+        ))
     })?;
     let share = request
         .caller
@@ -67,15 +70,15 @@ fn stream(shared: &Arc<Shared>, request: &Request) -> Answer {
         header => header,
     };
     let now = StreamPosition::newest(shared);
-    let known = resumes.parse::<StreamPosition>().ok().filter(|place| place.is_within(&now));
-    let mut stream = Stream {
+    let known = resumes.parse::<StreamPosition>().ok().filter(|place| place.is_at_or_before(&now));
+    let mut stream = EventStream {
         shared: shared.clone(),
         caller: request.caller.clone(),
-        place: known.unwrap_or(now),
-        watched,
+        position: known.unwrap_or(now),
+        watched_ue: watched,
         signalling_sent: None,
         counts: None,
-        looks: 0,
+        polls: 0,
         sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
         chunk: String::new(),
         _permit: permit,
@@ -87,33 +90,33 @@ fn stream(shared: &Arc<Shared>, request: &Request) -> Answer {
     Ok(Reply::text("text/event-stream", Body::new(stream)))
 }
 
-/// Where a client stands: `PROCESS-EVENTS-CHANGES`.
+/// Position of a client, in the form `RUN-EVENT-CHANGE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct StreamPosition {
-    /// When the core started: numbers of another run mean nothing here.
-    run: u64,
+    /// Start time of the core: positions of an earlier run are not valid.
+    core_started: u64,
     events: u64,
     changes: u64,
 }
 
 impl StreamPosition {
-    fn newest(shared: &Shared) -> Self {
+    fn newest(shared: &HandlerContext) -> Self {
         let console = &shared.console;
         Self {
-            run: console.started.0,
+            core_started: console.started.0,
             events: console.events(|e| e.last()),
             changes: console.histories(|h| h.last()),
         }
     }
 
-    fn is_within(&self, now: &Self) -> bool {
-        self.run == now.run && self.events <= now.events && self.changes <= now.changes
+    fn is_at_or_before(&self, now: &Self) -> bool {
+        self.core_started == now.core_started && self.events <= now.events && self.changes <= now.changes
     }
 }
 
 impl std::fmt::Display for StreamPosition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:x}-{}-{}", self.run, self.events, self.changes)
+        write!(f, "{:x}-{}-{}", self.core_started, self.events, self.changes)
     }
 }
 
@@ -124,7 +127,7 @@ impl std::str::FromStr for StreamPosition {
         let mut parts = text.split('-');
         let run = parts.next().and_then(|p| u64::from_str_radix(p, 16).ok()).ok_or(())?;
         let mut number = || parts.next().and_then(|p| p.parse().ok()).ok_or(());
-        let place = Self { run, events: number()?, changes: number()? };
+        let place = Self { core_started: run, events: number()?, changes: number()? };
         parts.next().is_none().then_some(place).ok_or(())
     }
 }
@@ -142,7 +145,7 @@ struct OverviewCounts {
 
 /// A UE or gNB that changed.
 #[derive(Serialize)]
-struct Changed {
+struct ChangeNotice {
     subject: String,
 }
 
@@ -154,33 +157,33 @@ struct NewSignalling<'a> {
 }
 
 /// The body of a stream.
-struct Stream {
-    shared: Arc<Shared>,
+struct EventStream {
+    shared: Arc<HandlerContext>,
     caller: Option<Caller>,
-    place: StreamPosition,
+    position: StreamPosition,
     /// The UE whose signalling is watched.
-    watched: Option<String>,
+    watched_ue: Option<String>,
     signalling_sent: Option<u64>,
     counts: Option<OverviewCounts>,
-    looks: u64,
+    polls: u64,
     sleep: Pin<Box<Sleep>>,
     chunk: String,
     _permit: OwnedSemaphorePermit,
     _share: Option<StreamShare>,
 }
 
-/// One of a caller's streams, for as long as this lives.
+/// Counts one open stream of a caller until it is dropped.
 struct StreamShare {
-    shared: Arc<Shared>,
+    shared: Arc<HandlerContext>,
     caller: String,
 }
 
 impl StreamShare {
-    fn of(shared: &Arc<Shared>, caller: &str) -> Result<Self, Problem> {
+    fn of(shared: &Arc<HandlerContext>, caller: &str) -> Result<Self, ProblemDetails> {
         let mut open = shared.streams_of.lock().unwrap_or_else(PoisonError::into_inner);
         let streams = open.entry(caller.to_owned()).or_default();
         if *streams >= STREAMS_OF_CALLER_MAX {
-            return Err(Problem::too_many(format!(
+            return Err(ProblemDetails::too_many(format!(
                 "{caller} has {STREAMS_OF_CALLER_MAX} event streams open, which is the limit: close one"
             )));
         }
@@ -201,19 +204,19 @@ impl Drop for StreamShare {
     }
 }
 
-impl Stream {
+impl EventStream {
     fn add(&mut self, event: &str, data: &impl Serialize) {
         let data = serde_json::to_string(data).unwrap_or_default();
-        self.chunk += &format!("id: {}\nevent: {event}\ndata: {data}\n\n", self.place);
+        self.chunk += &format!("id: {}\nevent: {event}\ndata: {data}\n\n", self.position);
     }
 
     /// Adds what is new to the chunk. Returns whether the stream goes on.
-    fn look(&mut self) -> bool {
-        let looks = self.looks;
-        self.looks += 1;
+    fn poll_console(&mut self) -> bool {
+        let looks = self.polls;
+        self.polls += 1;
         let shared = self.shared.clone();
         let console = &shared.console;
-        if looks.is_multiple_of(LOOKS_PER_COUNT) {
+        if looks.is_multiple_of(POLLS_PER_COUNT) {
             if self.caller.as_ref().is_some_and(|c| !shared.auth.is_still_valid(c)) {
                 return false;
             }
@@ -238,38 +241,39 @@ impl Stream {
                 self.add("counts", &counts);
             }
         }
-        let events = console.events(|e| e.since(self.place.events, PER_LOOK_MAX));
-        if events.first().is_some_and(|e| e.seq > self.place.events + 1) {
+        let events = console.events(|e| e.since(self.position.events, MAX_EVENTS_PER_POLL));
+        if events.first().is_some_and(|e| e.seq > self.position.events + 1) {
             self.chunk += "event: reset\ndata: {}\n\n";
         }
         for event in events {
-            self.place.events = event.seq;
+            self.position.events = event.seq;
             self.add("event", &event);
         }
-        for (seq, name) in console.histories(|h| h.changed_since(self.place.changes, PER_LOOK_MAX)) {
-            self.place.changes = seq;
+        for (seq, name) in console.histories(|h| h.changed_since(self.position.changes, MAX_EVENTS_PER_POLL))
+        {
+            self.position.changes = seq;
             let kind = if matches!(name, whimbrel_node::observation::Name::Gnb(_)) { "gnb" } else { "ue" };
-            self.add(kind, &Changed { subject: why::shown(&name) });
+            self.add(kind, &ChangeNotice { subject: why::shown(&name) });
         }
         self.look_at_signalling();
-        if self.chunk.is_empty() && looks % LOOKS_PER_COMMENT == LOOKS_PER_COMMENT - 1 {
+        if self.chunk.is_empty() && looks % POLLS_PER_COMMENT == POLLS_PER_COMMENT - 1 {
             self.chunk += ": \n\n";
         }
         true
     }
 
     fn look_at_signalling(&mut self) {
-        let Some(watched) = self.watched.take() else { return };
+        let Some(watched) = self.watched_ue.take() else { return };
         let ues: Vec<UeId> = signalling::ues(&self.shared, &watched).unwrap_or_default();
         let last = self.shared.console.signalling(|s| s.newest_of(&ues));
         if self.signalling_sent.replace(last) != Some(last) && last > 0 {
             self.add("signalling", &NewSignalling { ue: &watched, last });
         }
-        self.watched = Some(watched);
+        self.watched_ue = Some(watched);
     }
 }
 
-impl hyper::body::Body for Stream {
+impl hyper::body::Body for EventStream {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
@@ -286,9 +290,9 @@ impl hyper::body::Body for Stream {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(()) => {}
             }
-            let next = tokio::time::Instant::now() + LOOK_EVERY;
+            let next = tokio::time::Instant::now() + POLL_INTERVAL;
             self.sleep.as_mut().reset(next);
-            if !self.look() {
+            if !self.poll_console() {
                 return Poll::Ready(None);
             }
         }
@@ -301,13 +305,13 @@ mod tests {
 
     #[test]
     fn a_place_is_read_back_and_another_runs_is_none() {
-        let place = StreamPosition { run: 0x12ab, events: 7, changes: 9 };
+        let place = StreamPosition { core_started: 0x12ab, events: 7, changes: 9 };
         assert_eq!(place.to_string().parse(), Ok(place));
         for wrong in ["", "12ab", "12ab-7", "12ab-7-9-1", "12ab-x-9", "-1-2"] {
             assert!(wrong.parse::<StreamPosition>().is_err(), "{wrong}");
         }
         let now = StreamPosition { events: 8, ..place };
-        assert!(place.is_within(&now) && !now.is_within(&place));
-        assert!(!StreamPosition { run: 1, ..place }.is_within(&now));
+        assert!(place.is_at_or_before(&now) && !now.is_at_or_before(&place));
+        assert!(!StreamPosition { core_started: 1, ..place }.is_at_or_before(&now));
     }
 }

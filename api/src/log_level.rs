@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Shared;
-use super::handlers::Answer;
-use super::problem::Problem;
-use super::routes::{Reply, Request};
+use super::HandlerContext;
+use super::handlers::HandlerResult;
+use super::problem::ProblemDetails;
+use super::routes::{Reply, RoutedRequest};
 use whimbrel_node::config::LogLevel;
 use whimbrel_node::config::value::Value;
 use whimbrel_node::logging;
@@ -28,25 +28,25 @@ pub(crate) struct LogLevelView {
     pub configured: String,
 }
 
-fn view(shared: &Shared) -> Answer {
+fn view(shared: &HandlerContext) -> HandlerResult {
     let configured = shared.config.log.level;
     let level = logging::level().unwrap_or(configured);
     Reply::json(&LogLevelView { level: level.show(), configured: configured.show() })
 }
 
-pub(super) async fn show(shared: Arc<Shared>, _: Request) -> Answer {
+pub(super) async fn show(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
     view(&shared)
 }
 
-pub(super) async fn set(shared: Arc<Shared>, request: Request) -> Answer {
-    let level =
-        LogLevel::read(request.param(0)).map_err(|e| Problem::bad_request(format!("the level is {e}")))?;
+pub(super) async fn set(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
+    let level = LogLevel::read(request.param(0))
+        .map_err(|e| ProblemDetails::bad_request(format!("the level is {e}")))?;
     let seconds = request.number("seconds", 0)?;
     if seconds > SECONDS_MAX {
-        return Err(Problem::bad_request(format!("`seconds` must be at most {SECONDS_MAX}")));
+        return Err(ProblemDetails::bad_request(format!("`seconds` must be at most {SECONDS_MAX}")));
     }
     let former = logging::level().unwrap_or(shared.config.log.level);
-    logging::set_level(level).map_err(Problem::unavailable)?;
+    logging::set_level(level).map_err(ProblemDetails::unavailable)?;
     let change = CHANGES.fetch_add(1, Ordering::AcqRel) + 1;
     if seconds > 0 {
         tokio::spawn(async move {

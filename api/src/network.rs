@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use whimbrel_control::policy::{FlowPolicy, describe};
-use whimbrel_node::config::DataNetwork;
+use whimbrel_node::config::DataNetworkConfig;
 use whimbrel_node::config::value::Value;
 use whimbrel_node::observation::RatesView;
 
-use super::Shared;
-use super::handlers::Answer;
-use super::routes::{Reply, Request};
+use super::HandlerContext;
+use super::handlers::HandlerResult;
+use super::routes::{Reply, RoutedRequest};
 
 /// What is offered.
 #[derive(Serialize)]
@@ -53,7 +53,7 @@ struct PolicyView {
     setup: String,
 }
 
-pub(super) async fn show(shared: Arc<Shared>, _: Request) -> Answer {
+pub(super) async fn show(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
     // What can change while the core runs is in the control plane's configuration.
     let (config, control) = (&shared.config, shared.console.control());
     let (tacs, slices) = match &control {
@@ -70,7 +70,7 @@ pub(super) async fn show(shared: Arc<Shared>, _: Request) -> Answer {
     })
 }
 
-fn data_network(network: &DataNetwork) -> DataNetworkView {
+fn data_network(network: &DataNetworkConfig) -> DataNetworkView {
     DataNetworkView {
         dnn: network.dnn.to_string(),
         ipv4_pool: network.ipv4_pool.map(|p| p.show()),

@@ -6,7 +6,7 @@ use whimbrel_node::observation::AskError;
 
 /// Why a request was refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Problem {
+pub(crate) struct ProblemDetails {
     /// HTTP status of the answer.
     pub status: u16,
     /// The kind of problem.
@@ -30,7 +30,7 @@ pub(crate) struct LineProblem {
     pub problem: String,
 }
 
-impl Problem {
+impl ProblemDetails {
     fn new(status: u16, title: &str, detail: impl Into<String>) -> Self {
         Self { status, title: title.into(), detail: detail.into(), lines: Vec::new(), needs: None }
     }
@@ -121,7 +121,7 @@ impl Problem {
     }
 }
 
-impl From<AskError> for Problem {
+impl From<AskError> for ProblemDetails {
     fn from(e: AskError) -> Self {
         Self::unavailable(e.to_string())
     }

@@ -6,14 +6,14 @@ use serde::Deserialize;
 use whimbrel_control::amf::{OverloadOrder, Warning, WarningArea, WarningError, cbs_pages, nr_cell};
 use whimbrel_ids::{GlobalGnbId, NrCellId, PlmnId, Tac, Tai};
 use whimbrel_node::config;
-use whimbrel_node::observation::{Command, DisconnectedView};
+use whimbrel_node::observation::{ConsoleCommand, DisconnectedView};
 
-use super::Shared;
+use super::HandlerContext;
 use super::operations;
-use super::problem::Problem;
-use super::routes::{Reply, Request};
+use super::problem::ProblemDetails;
+use super::routes::{Reply, RoutedRequest};
 
-type Answer = Result<Reply, Problem>;
+type HandlerResult = Result<Reply, ProblemDetails>;
 
 /// A warning message to be sent.
 #[derive(Deserialize)]
@@ -59,12 +59,12 @@ fn etws(word: &str) -> Option<[u8; 2]> {
 }
 
 impl NewWarning {
-    fn into_warning(self, plmn: PlmnId) -> Result<Warning, Problem> {
+    fn into_warning(self, plmn: PlmnId) -> Result<Warning, ProblemDetails> {
         let (coding, contents) = match self.text.as_str() {
             "" => (None, Vec::new()),
             text => {
                 let (coding, pages) = cbs_pages(text).ok_or_else(|| {
-                    Problem::unprocessable("the text is longer than 15 pages (TS 23.041 §9.4.2.2.5)")
+                    ProblemDetails::unprocessable("the text is longer than 15 pages (TS 23.041 §9.4.2.2.5)")
                 })?;
                 (Some(coding), pages)
             }
@@ -74,24 +74,24 @@ impl NewWarning {
             .map(|word| {
                 etws(&word).ok_or_else(|| {
                     let types = "earthquake, tsunami, earthquake-and-tsunami, test or other";
-                    Problem::unprocessable(format!("`etws` is one of {types}"))
+                    ProblemDetails::unprocessable(format!("`etws` is one of {types}"))
                 })
             })
             .transpose()?;
         let tai = |tac: &u32| {
-            let tac = Tac::new(*tac).ok_or_else(|| Problem::unprocessable("a TAC has 24 bits"))?;
-            Ok::<_, Problem>(Tai { plmn, tac })
+            let tac = Tac::new(*tac).ok_or_else(|| ProblemDetails::unprocessable("a TAC has 24 bits"))?;
+            Ok::<_, ProblemDetails>(Tai { plmn, tac })
         };
         let cell = |text: &String| {
             let id = u64::from_str_radix(text, 16).ok().and_then(NrCellId::new);
-            let id = id.ok_or_else(|| Problem::unprocessable("a cell is nine hexadecimal digits"))?;
-            Ok::<_, Problem>(nr_cell(plmn, id))
+            let id = id.ok_or_else(|| ProblemDetails::unprocessable("a cell is nine hexadecimal digits"))?;
+            Ok::<_, ProblemDetails>(nr_cell(plmn, id))
         };
         let area = match (self.tacs.is_empty(), self.cells.is_empty()) {
             (true, true) => WarningArea::Everywhere,
             (false, true) => WarningArea::Tais(self.tacs.iter().map(tai).collect::<Result<_, _>>()?),
             (true, false) => WarningArea::Cells(self.cells.iter().map(cell).collect::<Result<_, _>>()?),
-            (false, false) => return Err(Problem::unprocessable("name `tacs` or `cells`, not both")),
+            (false, false) => return Err(ProblemDetails::unprocessable("name `tacs` or `cells`, not both")),
         };
         Ok(Warning {
             message_identifier: self.message_identifier,
@@ -107,89 +107,96 @@ impl NewWarning {
     }
 }
 
-fn refused(e: WarningError) -> Problem {
+fn refused(e: WarningError) -> ProblemDetails {
     match e {
         WarningError::Unknown => {
-            Problem::not_found("no such warning is in force; `whimbrel warning list` shows them")
+            ProblemDetails::not_found("no such warning is in force; `whimbrel warning list` shows them")
         }
         WarningError::NoGnb => {
-            Problem::conflict("no gNB that is up serves the area; `whimbrel gnb list` shows them")
+            ProblemDetails::conflict("no gNB that is up serves the area; `whimbrel gnb list` shows them")
         }
         WarningError::TooLong => {
-            Problem::unprocessable("too many areas or octets, or too long a period, for one message")
+            ProblemDetails::unprocessable("too many areas or octets, or too long a period, for one message")
         }
-        WarningError::Empty => Problem::unprocessable("a warning needs a text or a type (`etws`)"),
-        WarningError::Limit => Problem::conflict("64 warnings are in force, which is the limit: cancel one"),
+        WarningError::Empty => ProblemDetails::unprocessable("a warning needs a text or a type (`etws`)"),
+        WarningError::Limit => {
+            ProblemDetails::conflict("64 warnings are in force, which is the limit: cancel one")
+        }
     }
 }
 
-pub(super) async fn warn(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn warn(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let new: NewWarning = serde_json::from_slice(&request.body)
-        .map_err(|e| Problem::bad_request(format!("the body is not a warning message: {e}")))?;
+        .map_err(|e| ProblemDetails::bad_request(format!("the body is not a warning message: {e}")))?;
     let warning = Box::new(new.into_warning(shared.config.amf.plmn)?);
     let patience = operations::patience(&request)?;
-    let asked = shared.console.commands.ask(|reply| Command::Warn(warning, reply)).await?;
+    let asked = shared.console.commands.ask(|reply| ConsoleCommand::Warn(warning, reply)).await?;
     operations::answer(&shared, asked.map_err(refused)?, patience).await
 }
 
-pub(super) async fn warnings(shared: Arc<Shared>, _: Request) -> Answer {
-    Reply::json(&shared.console.commands.ask(Command::ListWarnings).await?)
+pub(super) async fn warnings(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
+    Reply::json(&shared.console.commands.ask(ConsoleCommand::ListWarnings).await?)
 }
 
-pub(super) async fn cancel(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn cancel(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let number = |n: usize, what: &str| {
-        request.param(n).parse::<u16>().map_err(|_| Problem::bad_request(format!("{what} is 0 to 65535")))
+        request
+            .param(n)
+            .parse::<u16>()
+            .map_err(|_| ProblemDetails::bad_request(format!("{what} is 0 to 65535")))
     };
     let (id, serial) = (number(0, "a message identifier")?, number(1, "a serial number")?);
     let patience = operations::patience(&request)?;
-    let asked = shared.console.commands.ask(|reply| Command::CancelWarning(id, serial, reply)).await?;
+    let asked = shared.console.commands.ask(|reply| ConsoleCommand::CancelWarning(id, serial, reply)).await?;
     operations::answer(&shared, asked.map_err(refused)?, patience).await
 }
 
-pub(super) async fn overload(shared: Arc<Shared>, _: Request) -> Answer {
-    Reply::json(&shared.console.commands.ask(|reply| Command::Overload(None, reply)).await?)
+pub(super) async fn overload(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
+    Reply::json(&shared.console.commands.ask(|reply| ConsoleCommand::Overload(None, reply)).await?)
 }
 
-pub(super) async fn foresight(shared: Arc<Shared>, _: Request) -> Answer {
-    Reply::json(&shared.console.commands.ask(Command::Foresight).await?)
+pub(super) async fn foresight(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
+    Reply::json(&shared.console.commands.ask(ConsoleCommand::Foresight).await?)
 }
 
-pub(super) async fn order_overload(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn order_overload(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let order = match request.param(0) {
         "start" => OverloadOrder::Start,
         "stop" => OverloadOrder::Stop,
         "rule" => OverloadOrder::ByRule,
-        _ => return Err(Problem::bad_request("the order is start, stop or rule")),
+        _ => return Err(ProblemDetails::bad_request("the order is start, stop or rule")),
     };
-    Reply::json(&shared.console.commands.ask(|reply| Command::Overload(Some(order), reply)).await?)
+    Reply::json(&shared.console.commands.ask(|reply| ConsoleCommand::Overload(Some(order), reply)).await?)
 }
 
 /// The gNB that a request names, which is up.
-async fn named(shared: &Shared, text: &str) -> Result<GlobalGnbId, Problem> {
-    let gnbs = shared.console.commands.ask(Command::ListGnbs).await?;
+async fn named(shared: &HandlerContext, text: &str) -> Result<GlobalGnbId, ProblemDetails> {
+    let gnbs = shared.console.commands.ask(ConsoleCommand::ListGnbs).await?;
     let bare = text.strip_prefix("gnb-").unwrap_or(text);
     let gnb = gnbs.iter().find(|g| g.id == bare || g.name.as_deref() == Some(bare)).and_then(gnb_id);
     gnb.ok_or_else(|| {
-        Problem::not_found(format!("there is no gNB {text}; `whimbrel gnb list` shows those that are up"))
+        ProblemDetails::not_found(format!(
+            "there is no gNB {text}; `whimbrel gnb list` shows those that are up"
+        ))
     })
 }
 
 /// Disconnects a gNB: one that has the identity of another, for example.
-pub(super) async fn disconnect(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn disconnect(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let text = request.param(0);
     let gnb = named(&shared, text).await?;
-    if !shared.console.commands.ask(|reply| Command::DisconnectGnb(gnb, reply)).await? {
-        return Err(Problem::not_found(format!("{text} is not up any more")));
+    if !shared.console.commands.ask(|reply| ConsoleCommand::DisconnectGnb(gnb, reply)).await? {
+        return Err(ProblemDetails::not_found(format!("{text} is not up any more")));
     }
     Reply::json(&DisconnectedView { gnb: format!("gnb-{gnb}") })
 }
 
-pub(super) async fn reset(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn reset(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let text = request.param(0);
     let gnb = named(&shared, text).await?;
     let patience = operations::patience(&request)?;
-    let operation = shared.console.commands.ask(|reply| Command::ResetGnb(gnb, reply)).await?;
-    let none = || Problem::not_found(format!("{text} is not up any more"));
+    let operation = shared.console.commands.ask(|reply| ConsoleCommand::ResetGnb(gnb, reply)).await?;
+    let none = || ProblemDetails::not_found(format!("{text} is not up any more"));
     operations::answer(&shared, operation.ok_or_else(none)?, patience).await
 }
 
@@ -200,10 +207,11 @@ fn gnb_id(view: &whimbrel_node::observation::GnbView) -> Option<GlobalGnbId> {
 }
 
 /// Reloads the configuration and puts in force what can change while the core runs.
-pub(super) async fn reload(shared: Arc<Shared>, _: Request) -> Answer {
-    let reloaded = config::reload(&shared.config, shared.file.as_deref()).map_err(Problem::unprocessable)?;
-    let config::Reloaded { config, kept } = reloaded;
-    shared.console.commands.send(Command::Reconfigure(Box::new(config)))?;
+pub(super) async fn reload(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
+    let reloaded =
+        config::reload(&shared.config, shared.file.as_deref()).map_err(ProblemDetails::unprocessable)?;
+    let config::ReloadedConfig { config, kept } = reloaded;
+    shared.console.commands.send(ConsoleCommand::Reconfigure(Box::new(config)))?;
     Reply::json(&PendingRestart { kept })
 }
 

@@ -11,18 +11,18 @@ use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
 
 use super::auth::{self, Caller, RequestPeer, Scope};
-use super::problem::Problem;
+use super::problem::ProblemDetails;
 use super::subscribers::{self, IMPORT_OCTETS_MAX};
 use super::{
-    Shared, alarms, audit_entries, capture, handlers, live, log_level, network, operations, ran, settings,
-    signalling, uri, why,
+    HandlerContext, alarms, audit_entries, capture, handlers, live, log_level, network, operations, ran,
+    settings, signalling, uri, why,
 };
 
 /// Octets of a body where the route says nothing else: one subscriber is under 2 KB.
 pub(super) const BODY_OCTETS_MAX: usize = 256 << 10;
 
 /// A request that found its route, read whole.
-pub(super) struct Request {
+pub(super) struct RoutedRequest {
     /// The path's variable parts, decoded, in order.
     pub(super) params: Vec<String>,
     /// The query, decoded. Of a name given twice the last counts.
@@ -38,7 +38,7 @@ pub(super) struct Request {
     pub(super) caller: Option<Caller>,
 }
 
-impl Request {
+impl RoutedRequest {
     /// The `n`th variable part of the path.
     pub(super) fn param(&self, n: usize) -> &str {
         self.params.get(n).map_or("", String::as_str)
@@ -55,9 +55,9 @@ impl Request {
     }
 
     /// A number of the query.
-    pub(super) fn number(&self, name: &str, default: u64) -> Result<u64, Problem> {
+    pub(super) fn number(&self, name: &str, default: u64) -> Result<u64, ProblemDetails> {
         self.query.get(name).map_or(Ok(default), |text| {
-            text.parse().map_err(|_| Problem::bad_request(format!("`{name}` must be a whole number")))
+            text.parse().map_err(|_| ProblemDetails::bad_request(format!("`{name}` must be a whole number")))
         })
     }
 }
@@ -76,8 +76,8 @@ impl Reply {
     }
 
     /// A value as JSON.
-    pub(super) fn json<T: serde::Serialize>(value: &T) -> Result<Self, Problem> {
-        let body = serde_json::to_vec(value).map_err(|e| Problem::internal(e.to_string()))?;
+    pub(super) fn json<T: serde::Serialize>(value: &T) -> Result<Self, ProblemDetails> {
+        let body = serde_json::to_vec(value).map_err(|e| ProblemDetails::internal(e.to_string()))?;
         Ok(Self::new(StatusCode::OK, "application/json", body))
     }
 
@@ -131,8 +131,8 @@ impl Reply {
     }
 }
 
-impl From<Problem> for Reply {
-    fn from(problem: Problem) -> Self {
+impl From<ProblemDetails> for Reply {
+    fn from(problem: ProblemDetails) -> Self {
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let reply = Self::new(status, "application/problem+json", body);
@@ -145,7 +145,7 @@ impl From<Problem> for Reply {
     }
 }
 
-pub(super) type Answer = Pin<Box<dyn Future<Output = Result<Reply, Problem>> + Send>>;
+pub(super) type HandlerFuture = Pin<Box<dyn Future<Output = Result<Reply, ProblemDetails>> + Send>>;
 
 /// What a route asks of the sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,7 +169,7 @@ pub(super) struct Route {
     pub(super) needs: Needs,
     /// Octets of its body at most.
     pub(super) body_max: usize,
-    pub(super) handler: fn(Arc<Shared>, Request) -> Answer,
+    pub(super) handler: fn(Arc<HandlerContext>, RoutedRequest) -> HandlerFuture,
 }
 
 impl Route {
@@ -280,8 +280,8 @@ pub(super) fn methods_of(path: &str) -> Vec<&'static str> {
 }
 
 /// A query's names and values.
-pub(super) fn query(text: &str) -> Result<BTreeMap<String, String>, Problem> {
-    uri::query(text).ok_or_else(|| Problem::bad_request("the query is not percent-encoded UTF-8"))
+pub(super) fn query(text: &str) -> Result<BTreeMap<String, String>, ProblemDetails> {
+    uri::query(text).ok_or_else(|| ProblemDetails::bad_request("the query is not percent-encoded UTF-8"))
 }
 
 #[cfg(test)]

@@ -23,16 +23,16 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
-use whimbrel_broker_client::slots::{Prefix, Slot, SlotBounds, Slots};
+use whimbrel_broker_client::slots::{ConnectionSlot, ConnectionSlots, PeerPrefix, SlotBounds};
 use whimbrel_node::local_socket::{self, ListenError, Uid};
 use whimbrel_node::observation::{Component, Condition, Metric};
 use whimbrel_node::port_owner;
 
 use super::auth::{Caller, RequestPeer};
 use super::patience::Patient;
-use super::problem::Problem;
-use super::routes::{self, BODY_OCTETS_MAX, Needs, ROUTES, Reply, Request, Route};
-use super::{Shared, assets, subscribers, tls, uri};
+use super::problem::ProblemDetails;
+use super::routes::{self, BODY_OCTETS_MAX, Needs, ROUTES, Reply, Route, RoutedRequest};
+use super::{HandlerContext, assets, subscribers, tls, uri};
 
 /// Connections at once: some operators, a dashboard, a Prometheus. One address may be a port forward of several browsers, each of which opens
 /// six.
@@ -72,7 +72,7 @@ impl Drop for Server {
 }
 
 /// Starts the API. Errors: one sentence that says why it cannot listen.
-pub fn start(address: SocketAddr, shared: Arc<Shared>) -> Result<Server, String> {
+pub fn start(address: SocketAddr, shared: Arc<HandlerContext>) -> Result<Server, String> {
     let key = if shared.is_core { "api.address" } else { "--api" };
     let listener =
         TcpListener::bind(address).map_err(|e| port_owner::cannot_listen(key, "TCP", address, &e))?;
@@ -85,7 +85,7 @@ pub fn start(address: SocketAddr, shared: Arc<Shared>) -> Result<Server, String>
 }
 
 /// Opens the socket of this host's commands. `None`: another core with this store has it. Errors: one sentence.
-fn listen_locally(shared: &Shared) -> Result<Option<UnixListener>, String> {
+fn listen_locally(shared: &HandlerContext) -> Result<Option<UnixListener>, String> {
     match local_socket::listen(&local_socket::of(&shared.config)) {
         Ok(listener) => Ok(Some(listener)),
         Err(e @ ListenError::InUse(_)) => {
@@ -102,7 +102,7 @@ pub fn start_on(
     listener: TcpListener,
     local: impl FnMut() -> Option<UnixListener> + Send + 'static,
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<HandlerContext>,
 ) -> Result<Server, String> {
     let cannot = |e: std::io::Error| format!("the API cannot run on {address}: {e}");
     listener.set_nonblocking(true).map_err(cannot)?;
@@ -170,16 +170,16 @@ async fn next<T>(
 async fn accept(
     listener: TcpListener,
     acceptor: Option<TlsAcceptor>,
-    shared: Arc<Shared>,
+    shared: Arc<HandlerContext>,
     mut stopped: watch::Receiver<bool>,
 ) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-    let slots = Slots::new("API", CONNECTIONS);
+    let slots = ConnectionSlots::new("API", CONNECTIONS);
     let mut counted = 0;
     let router = TowerToHyperService::new(router(shared.clone()));
     while let Some((stream, peer)) = next(&mut stopped, async || listener.accept().await).await {
         let (shared, router, stopped) = (shared.clone(), router.clone(), stopped.clone());
-        let slot = slots.take(Prefix::of(peer.ip()));
+        let slot = slots.take(PeerPrefix::of(peer.ip()));
         shared.console.metrics.add(Metric::ApiConnectionsClosed, slots.closed() - counted);
         counted = slots.closed();
         let acceptor = acceptor.clone();
@@ -202,7 +202,7 @@ async fn accept(
 }
 
 /// A connection until it ends, or until its slot is needed for another one.
-async fn within<S: Copy + Ord>(mut slot: Slot<S>, connection: impl Future<Output = ()>) {
+async fn within<S: Copy + Ord>(mut slot: ConnectionSlot<S>, connection: impl Future<Output = ()>) {
     tokio::select! {
         () = connection => {}
         () = slot.revoked() => {}
@@ -210,7 +210,11 @@ async fn within<S: Copy + Ord>(mut slot: Slot<S>, connection: impl Future<Output
 }
 
 /// Serves commands of this host: their users are known by the kernel, and need no token.
-async fn accept_local(listener: UnixListener, shared: Arc<Shared>, mut stopped: watch::Receiver<bool>) {
+async fn accept_local(
+    listener: UnixListener,
+    shared: Arc<HandlerContext>,
+    mut stopped: watch::Receiver<bool>,
+) {
     let listener = listener.set_nonblocking(true).and_then(|()| tokio::net::UnixListener::from_std(listener));
     let listener = match listener {
         Ok(listener) => listener,
@@ -219,7 +223,7 @@ async fn accept_local(listener: UnixListener, shared: Arc<Shared>, mut stopped: 
             return;
         }
     };
-    let slots = Slots::new("socket of commands", LOCAL_CONNECTIONS);
+    let slots = ConnectionSlots::new("socket of commands", LOCAL_CONNECTIONS);
     let router = TowerToHyperService::new(router(shared.clone()));
     while let Some((stream, _)) = next(&mut stopped, async || listener.accept().await).await {
         let Ok(uid) = stream.peer_cred().map(|user| Uid(user.uid())) else { continue };
@@ -241,8 +245,9 @@ async fn accept_local(listener: UnixListener, shared: Arc<Shared>, mut stopped: 
 /// The answer to a user of this host that may not command the core.
 async fn refuse_user(stream: UnixStream, uid: Uid) {
     warn!(from = %uid, "a user of this host may not command the core, and is refused");
-    let problem =
-        Problem::forbidden(format!("{uid} may not command the core: root and the core's own user may"));
+    let problem = ProblemDetails::forbidden(format!(
+        "{uid} may not command the core: root and the core's own user may"
+    ));
     refuse_in_clear(stream, "403 Forbidden", &problem).await;
 }
 
@@ -254,7 +259,7 @@ async fn tls(stream: TcpStream, acceptor: TlsAcceptor) -> Option<TlsStream> {
     const HANDSHAKE: u8 = 22;
     let mut first = [0];
     if stream.peek(&mut first).await.ok()? == 1 && first[0] != HANDSHAKE {
-        refuse_in_clear(stream, "400 Bad Request", &Problem::bad_request(IN_CLEAR)).await;
+        refuse_in_clear(stream, "400 Bad Request", &ProblemDetails::bad_request(IN_CLEAR)).await;
         return None;
     }
     acceptor.accept(Patient::new(stream)).await.ok()
@@ -264,7 +269,7 @@ async fn tls(stream: TcpStream, acceptor: TlsAcceptor) -> Option<TlsStream> {
 async fn refuse_in_clear(
     mut stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
     status: &str,
-    problem: &Problem,
+    problem: &ProblemDetails,
 ) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     // What has come is read: a connection that is closed with unread octets would lose the answer.
@@ -286,7 +291,7 @@ const IN_CLEAR: &str = "beyond loopback the API speaks HTTPS only: write https:/
 async fn serve<S>(
     stream: S,
     peer: RequestPeer,
-    shared: Arc<Shared>,
+    shared: Arc<HandlerContext>,
     router: TowerToHyperService<Router>,
     mut stopped: watch::Receiver<bool>,
 ) where
@@ -307,7 +312,7 @@ async fn serve<S>(
 }
 
 async fn answer(
-    shared: &Shared,
+    shared: &HandlerContext,
     router: &TowerToHyperService<Router>,
     peer: RequestPeer,
     mut request: hyper::Request<Incoming>,
@@ -317,7 +322,7 @@ async fn answer(
     let response = match tokio::time::timeout(REQUEST_WITHIN, router.call(request)).await {
         Ok(Ok(response)) => response,
         Ok(Err(never)) => match never {},
-        Err(_) => refusal(Problem::timeout(format!("not done within {} s", REQUEST_WITHIN.as_secs()))),
+        Err(_) => refusal(ProblemDetails::timeout(format!("not done within {} s", REQUEST_WITHIN.as_secs()))),
     };
     if !response.status().is_success() && response.status() != hyper::StatusCode::NOT_MODIFIED {
         shared.console.metrics.add(Metric::ApiRefused, 1);
@@ -325,23 +330,23 @@ async fn answer(
     Ok(response)
 }
 
-fn refusal(problem: Problem) -> Response {
+fn refusal(problem: ProblemDetails) -> Response {
     Reply::from(problem).into_response()
 }
 
 /// The routes of the table, and the console's files.
-fn router(shared: Arc<Shared>) -> Router {
+fn router(shared: Arc<HandlerContext>) -> Router {
     let mut router = Router::new();
     for route in ROUTES {
         // The table names only methods that axum knows.
         let Ok(filter) = MethodFilter::try_from(route.method.clone()) else { continue };
-        let handler = move |State(shared): State<Arc<Shared>>, request: HttpRequest| async move {
+        let handler = move |State(shared): State<Arc<HandlerContext>>, request: HttpRequest| async move {
             let handled = handle(shared, route, request).await;
             handled.unwrap_or_else(Reply::from).into_response()
         };
         router = router.route(route.path, on(filter, handler));
     }
-    let otherwise = |State(shared): State<Arc<Shared>>, request: HttpRequest| async move {
+    let otherwise = |State(shared): State<Arc<HandlerContext>>, request: HttpRequest| async move {
         match from_here(request.headers(), shared.config.api.address) {
             Ok(()) => otherwise(&shared, &request).unwrap_or_else(Reply::from).into_response(),
             Err(problem) => refusal(problem),
@@ -351,33 +356,38 @@ fn router(shared: Arc<Shared>) -> Router {
 }
 
 /// A request of no route: one of the console's files, or a mistake.
-fn otherwise(shared: &Shared, request: &HttpRequest) -> Result<Reply, Problem> {
+fn otherwise(shared: &HandlerContext, request: &HttpRequest) -> Result<Reply, ProblemDetails> {
     let path = request.uri().path();
     let methods = routes::methods_of(path);
     if !methods.is_empty() {
-        return Err(Problem::method_not_allowed(&methods.join(", ")));
+        return Err(ProblemDetails::method_not_allowed(&methods.join(", ")));
     }
     if shared.is_core
         && let Some(file) = assets::find(path)
     {
         return match *request.method() {
             Method::GET | Method::HEAD => Ok(file.reply(request.headers())),
-            _ => Err(Problem::method_not_allowed("GET")),
+            _ => Err(ProblemDetails::method_not_allowed("GET")),
         };
     }
-    Err(Problem::not_found("no such path; GET /openapi.json lists them"))
+    Err(ProblemDetails::not_found("no such path; GET /openapi.json lists them"))
 }
 
 /// Status of the answer to a caller that may not do what it asks for.
 const FORBIDDEN: u16 = 403;
 
-async fn handle(shared: Arc<Shared>, route: &'static Route, request: HttpRequest) -> Result<Reply, Problem> {
+async fn handle(
+    shared: Arc<HandlerContext>,
+    route: &'static Route,
+    request: HttpRequest,
+) -> Result<Reply, ProblemDetails> {
     let (head, body) = request.into_parts();
     let peer = head.extensions.get::<RequestPeer>().copied();
-    let peer = peer.ok_or_else(|| Problem::internal("the sender of the request is not known"))?;
+    let peer = peer.ok_or_else(|| ProblemDetails::internal("the sender of the request is not known"))?;
     from_here(&head.headers, shared.config.api.address)?;
     let params = uri::matches(route.path, head.uri.path()).flatten();
-    let params = params.ok_or_else(|| Problem::bad_request("the path is not percent-encoded UTF-8"))?;
+    let params =
+        params.ok_or_else(|| ProblemDetails::bad_request("the path is not percent-encoded UTF-8"))?;
     serves(&shared, route)?;
     let caller = match caller(&shared, route, peer, (&head.method, &head.headers)) {
         Ok(caller) => caller,
@@ -413,18 +423,18 @@ async fn handle(shared: Arc<Shared>, route: &'static Route, request: HttpRequest
     let body_within = if caller.is_some() { REQUEST_WITHIN } else { UNAUTHENTICATED_BODY_WITHIN };
     let body = match tokio::time::timeout(body_within, body).await {
         Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(e)) if e.is::<LengthLimitError>() => return Err(Problem::too_large(route.body_max)),
-        Ok(Err(_)) => return Err(Problem::bad_request("the body ended early")),
+        Ok(Err(e)) if e.is::<LengthLimitError>() => return Err(ProblemDetails::too_large(route.body_max)),
+        Ok(Err(_)) => return Err(ProblemDetails::bad_request("the body ended early")),
         Err(_) => {
             let detail = format!("the body did not come within {} s", body_within.as_secs());
-            return Err(Problem::timeout(detail));
+            return Err(ProblemDetails::timeout(detail));
         }
     };
     if head.method != Method::GET && !body.is_empty() {
         const TAKEN: [&str; 3] = ["application/json", "application/merge-patch+json", "text/csv"];
         // None of these can be sent by a foreign web page without the browser asking first, which is refused.
         if !TAKEN.contains(&content_type.as_str()) {
-            return Err(Problem::unsupported(&TAKEN.join(" or ")));
+            return Err(ProblemDetails::unsupported(&TAKEN.join(" or ")));
         }
     }
     let name = match &caller {
@@ -435,12 +445,12 @@ async fn handle(shared: Arc<Shared>, route: &'static Route, request: HttpRequest
         true => params.first().cloned().or_else(|| subscribers::named_by(&body)),
         false => None,
     };
-    let request = Request { params, query, content_type, headers: head.headers, body, peer, caller };
+    let request = RoutedRequest { params, query, content_type, headers: head.headers, body, peer, caller };
     if !route.is_audited() {
         return (route.handler)(shared.clone(), request).await;
     }
     let answer = (route.handler)(shared.clone(), request).await;
-    let outcome = answer.as_ref().map_or_else(Problem::status, Reply::status);
+    let outcome = answer.as_ref().map_or_else(ProblemDetails::status, Reply::status);
     let what = format!("{} {}", head.method, route.path);
     subscribers::accessed(&shared, peer.to_string(), name, what, subscriber, outcome).await;
     answer
@@ -448,11 +458,11 @@ async fn handle(shared: Arc<Shared>, route: &'static Route, request: HttpRequest
 
 /// The sender of a request, if the route allows it.
 fn caller(
-    shared: &Shared,
+    shared: &HandlerContext,
     route: &Route,
     peer: RequestPeer,
     (method, headers): (&Method, &HeaderMap),
-) -> Result<Option<Caller>, Problem> {
+) -> Result<Option<Caller>, ProblemDetails> {
     // A CPF has no users: it shows its own condition, and nothing of a UE.
     if !shared.is_core || route.needs == Needs::Nothing {
         return Ok(None);
@@ -463,7 +473,7 @@ fn caller(
         return Ok(caller.ok().flatten());
     }
     let caller = caller?.ok_or_else(|| {
-        Problem::unauthorized(
+        ProblemDetails::unauthorized(
             "this needs a login, or `Authorization: Bearer TOKEN`; commands on the core's host come over its socket",
         )
     })?;
@@ -474,7 +484,7 @@ fn caller(
     };
     match caller.may(needed) {
         true => Ok(Some(caller)),
-        false => Err(Problem::forbidden(format!(
+        false => Err(ProblemDetails::forbidden(format!(
             "{} may not do this: it needs the scope `{}`",
             caller.name,
             needed.word()
@@ -484,7 +494,7 @@ fn caller(
 
 /// A CTA replica has no UEs to show, and its subscribers are copied from the primary: its answers would be wrong, and changes would be
 /// overwritten.
-fn serves(shared: &Shared, route: &Route) -> Result<(), Problem> {
+fn serves(shared: &HandlerContext, route: &Route) -> Result<(), ProblemDetails> {
     const ITS_OWN: [&str; 5] =
         ["/api/v1/status", "/api/v1/events", "/api/v1/refusals", "/metrics", "/openapi.json"];
     const OF_CPF: [&str; 3] = ["/api/v1/status", "/metrics", "/openapi.json"];
@@ -492,27 +502,27 @@ fn serves(shared: &Shared, route: &Route) -> Result<(), Problem> {
         return if OF_CPF.contains(&route.path) {
             Ok(())
         } else {
-            Err(Problem::not_found("a CPF shows only its own state: ask the CTA"))
+            Err(ProblemDetails::not_found("a CPF shows only its own state: ask the CTA"))
         };
     }
     let is_other = |c: &&Component| c.name == "cta" && c.condition != Condition::Up;
     let other = shared.console.components(|c| c.all().find(is_other).map(|c| c.detail.clone()));
     let is_own = ITS_OWN.contains(&route.path) || matches!(route.needs, Needs::Login | Needs::Nothing);
     match other {
-        Some(detail) if !is_own => Err(Problem::unavailable(format!("{detail}; ask the primary"))),
+        Some(detail) if !is_own => Err(ProblemDetails::unavailable(format!("{detail}; ask the primary"))),
         _ => Ok(()),
     }
 }
 
 /// Waits for the turn of a request with a large body, for a bounded time: a slow sender must not block the next one.
-async fn turn(shared: &Shared) -> Result<tokio::sync::SemaphorePermit<'_>, Problem> {
+async fn turn(shared: &HandlerContext) -> Result<tokio::sync::SemaphorePermit<'_>, ProblemDetails> {
     let turn = tokio::time::timeout(TURN_WITHIN, shared.imports.acquire()).await;
-    turn.map_err(|_| Problem::unavailable("another import is under way; try again when it has ended"))?
-        .map_err(|_| Problem::unavailable("the API is stopping"))
+    turn.map_err(|_| ProblemDetails::unavailable("another import is under way; try again when it has ended"))?
+        .map_err(|_| ProblemDetails::unavailable("the API is stopping"))
 }
 
 /// Refuses requests that a browser sends for a foreign web page: a second defence beside tokens and cookies of this site alone.
-fn from_here(headers: &HeaderMap, listens: SocketAddr) -> Result<(), Problem> {
+fn from_here(headers: &HeaderMap, listens: SocketAddr) -> Result<(), ProblemDetails> {
     let host = headers.get(HOST).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|c| c.is_ascii_digit()) && !port.is_empty() => name,
@@ -522,12 +532,12 @@ fn from_here(headers: &HeaderMap, listens: SocketAddr) -> Result<(), Problem> {
     let is_address = name.parse::<std::net::IpAddr>().is_ok();
     if listens.ip().is_loopback() && !is_address && name != "localhost" {
         let detail = "the Host header names another host; use the address in `api.address`";
-        return Err(Problem::forbidden(detail));
+        return Err(ProblemDetails::forbidden(detail));
     }
     if let Some(origin) = headers.get("origin").and_then(|v| v.to_str().ok())
         && origin.split_once("://").map(|(_, o)| o) != Some(host)
     {
-        return Err(Problem::forbidden("the request comes from a web page of another origin"));
+        return Err(ProblemDetails::forbidden("the request comes from a web page of another origin"));
     }
     Ok(())
 }

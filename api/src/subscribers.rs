@@ -15,13 +15,13 @@ use whimbrel_node::subscribers::{EditError, is_of, open, patch, record_of};
 use whimbrel_store::{Format, OnExisting, Store, StoreError, SubscriberRecord, WithSecrets};
 use zeroize::Zeroizing;
 
-use super::Shared;
+use super::HandlerContext;
 use super::auth::source_of;
 use super::handlers::{page, supi};
-use super::problem::{LineProblem, Problem};
-use super::routes::{Reply, Request};
-use crate::audit::repeated::{COUNTED_FOR, Recorded, RequestKind};
-use crate::audit::{self, Access};
+use super::problem::{LineProblem, ProblemDetails};
+use super::routes::{Reply, RoutedRequest};
+use crate::audit::repeated::{COUNTED_FOR, RecordingTime, RequestKind};
+use crate::audit::{self, AuditedAccess};
 
 /// Octets of an import: 100,000 subscribers as JSON are 25 MB.
 pub(super) const IMPORT_OCTETS_MAX: usize = 64 << 20;
@@ -31,45 +31,45 @@ const LOGIN: &str = "POST /api/v1/session";
 /// The check of a configuration, which a page may send with each key stroke.
 const CONFIGURATION_CHECK: &str = "POST /api/v1/config/check";
 
-type Answer = Result<Reply, Problem>;
+type HandlerResult = Result<Reply, ProblemDetails>;
 
-impl From<StoreError> for Problem {
+impl From<StoreError> for ProblemDetails {
     fn from(e: StoreError) -> Self {
         let detail = e.to_string();
         match e {
-            StoreError::Exists(_) | StoreError::MsisdnTaken => Problem::conflict(detail),
-            StoreError::Unknown(_) => Problem::not_found(detail),
+            StoreError::Exists(_) | StoreError::MsisdnTaken => ProblemDetails::conflict(detail),
+            StoreError::Unknown(_) => ProblemDetails::not_found(detail),
             StoreError::Invalid(_) | StoreError::SupiChanged(_) | StoreError::Import(_) => {
-                Problem::unprocessable(detail)
+                ProblemDetails::unprocessable(detail)
             }
-            _ => Problem::unavailable(detail),
+            _ => ProblemDetails::unavailable(detail),
         }
     }
 }
 
 /// Runs a function on the store, which is opened at first use and retried after a failure.
 async fn with_store<R: Send + 'static>(
-    shared: &Arc<Shared>,
-    work: impl FnOnce(&mut Store) -> Result<R, Problem> + Send + 'static,
-) -> Result<R, Problem> {
+    shared: &Arc<HandlerContext>,
+    work: impl FnOnce(&mut Store) -> Result<R, ProblemDetails> + Send + 'static,
+) -> Result<R, ProblemDetails> {
     let shared = shared.clone();
     let worked = tokio::task::spawn_blocking(move || {
         let mut store = shared.store.lock().unwrap_or_else(PoisonError::into_inner);
         if store.is_none() {
-            *store = Some(open(&shared.config.store).map_err(Problem::unavailable)?);
+            *store = Some(open(&shared.config.store).map_err(ProblemDetails::unavailable)?);
         }
         match store.as_mut() {
             Some(store) => work(store),
-            None => Err(Problem::unavailable("the store is not open")),
+            None => Err(ProblemDetails::unavailable("the store is not open")),
         }
     });
-    worked.await.unwrap_or_else(|_| Err(Problem::internal("the work on the store ended early")))
+    worked.await.unwrap_or_else(|_| Err(ProblemDetails::internal("the work on the store ended early")))
 }
 
 /// Records an access to personal data. A refusal that anybody can cause, and a check of a configuration, is a line of its own once a minute
 /// for each source; further ones are counted.
 pub(super) async fn accessed(
-    shared: &Arc<Shared>,
+    shared: &Arc<HandlerContext>,
     address: String,
     user: Option<String>,
     what: String,
@@ -90,9 +90,9 @@ pub(super) async fn accessed(
             repeated.count(now, kind)
         };
         match recorded {
-            Recorded::Later => return,
-            Recorded::Now { begins: false } => {}
-            Recorded::Now { begins: true } => {
+            RecordingTime::Later => return,
+            RecordingTime::Now { begins: false } => {}
+            RecordingTime::Now { begins: true } => {
                 let shared = Arc::downgrade(shared);
                 tokio::spawn(async move {
                     tokio::time::sleep(COUNTED_FOR).await;
@@ -110,7 +110,7 @@ pub(super) async fn accessed(
             *names = open(&shared.config.store).ok();
         }
         let outcome = outcome.to_string();
-        let access = Access {
+        let access = AuditedAccess {
             caller: &address,
             user: user.as_deref(),
             request: &what,
@@ -138,7 +138,7 @@ struct Page {
     next: Option<String>,
 }
 
-pub(super) async fn list(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn list(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let after = request.query.get("after").map(|text| supi(text)).transpose()?;
     let limit = page(&request)?;
     let subscribers = with_store(&shared, move |store| Ok(store.list(after, limit)?)).await?;
@@ -146,15 +146,15 @@ pub(super) async fn list(shared: Arc<Shared>, request: Request) -> Answer {
     Reply::json(&Page { subscribers, next })
 }
 
-pub(super) async fn show(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn show(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let supi = supi(request.param(0))?;
     let found = with_store(&shared, move |store| Ok(store.get(supi)?)).await?;
-    tagged(&*found.ok_or_else(|| Problem::from(StoreError::Unknown(supi)))?)
+    tagged(&*found.ok_or_else(|| ProblemDetails::from(StoreError::Unknown(supi)))?)
 }
 
 /// A record with the tag by which a later change names it (RFC 9110 §8.8.3).
-fn tagged(record: &SubscriberRecord) -> Answer {
-    let tag = HeaderValue::try_from(tag(record)).map_err(|e| Problem::internal(e.to_string()))?;
+fn tagged(record: &SubscriberRecord) -> HandlerResult {
+    let tag = HeaderValue::try_from(tag(record)).map_err(|e| ProblemDetails::internal(e.to_string()))?;
     Ok(Reply::json(record)?.header(ETAG, tag))
 }
 
@@ -167,7 +167,7 @@ fn tag(record: &SubscriberRecord) -> String {
 }
 
 /// Refuses a change of a record that is not the one that the caller saw (RFC 9110 §13.1.1), if it names one.
-fn unchanged(store: &mut Store, supi: Supi, if_match: &str) -> Result<(), Problem> {
+fn unchanged(store: &mut Store, supi: Supi, if_match: &str) -> Result<(), ProblemDetails> {
     if if_match.is_empty() || if_match == "*" {
         return Ok(());
     }
@@ -175,13 +175,13 @@ fn unchanged(store: &mut Store, supi: Supi, if_match: &str) -> Result<(), Proble
     if if_match.split(',').any(|t| t.trim() == tag(&record)) {
         return Ok(());
     }
-    Err(Problem::precondition_failed(format!(
+    Err(ProblemDetails::precondition_failed(format!(
         "{supi} was changed by another user after you read it: read it again, and make your change to what it is now"
     )))
 }
 
-pub(super) async fn add(shared: Arc<Shared>, request: Request) -> Answer {
-    let record = record_of(json(&request)?).map_err(Problem::unprocessable)?;
+pub(super) async fn add(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
+    let record = record_of(json(&request)?).map_err(ProblemDetails::unprocessable)?;
     let added = with_store(&shared, move |store| {
         store.add(&record)?;
         Ok(record)
@@ -189,23 +189,25 @@ pub(super) async fn add(shared: Arc<Shared>, request: Request) -> Answer {
     Ok(Reply::json(&added.await?)?.with(StatusCode::CREATED))
 }
 
-pub(super) async fn edit(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn edit(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let supi = supi(request.param(0))?;
     let Value::Object(changes) = json(&request)? else {
-        return Err(Problem::bad_request("the body must be a JSON object with what changes (RFC 7396)"));
+        return Err(ProblemDetails::bad_request(
+            "the body must be a JSON object with what changes (RFC 7396)",
+        ));
     };
     let if_match = request.header("if-match").to_owned();
     let edited = with_store(&shared, move |store| {
         unchanged(store, supi, &if_match)?;
         patch(store, supi, &changes).map_err(|e| match e {
             EditError::Store(e) => e.into(),
-            EditError::Invalid(_) => Problem::unprocessable(e.to_string()),
+            EditError::Invalid(_) => ProblemDetails::unprocessable(e.to_string()),
         })
     });
     tagged(&edited.await?)
 }
 
-pub(super) async fn remove(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn remove(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let supi = supi(request.param(0))?;
     let if_match = request.header("if-match").to_owned();
     with_store(&shared, move |store| {
@@ -218,7 +220,7 @@ pub(super) async fn remove(shared: Arc<Shared>, request: Request) -> Answer {
 
 /// What an import did.
 #[derive(Debug, Serialize, Deserialize)]
-struct Imported {
+struct ImportResult {
     added: u64,
     replaced: u64,
     skipped: u64,
@@ -227,30 +229,30 @@ struct Imported {
 }
 
 /// What was wrong with an import, line by line.
-fn import_problem(e: StoreError) -> Problem {
+fn import_problem(e: StoreError) -> ProblemDetails {
     let lines = match &e {
         StoreError::Import(lines) => {
             lines.iter().map(|l| LineProblem { line: l.line, problem: l.problem.to_string() }).collect()
         }
         _ => Vec::new(),
     };
-    Problem::from(e).with_lines(lines)
+    ProblemDetails::from(e).with_lines(lines)
 }
 
-pub(super) async fn import(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn import(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let format = if request.content_type == "text/csv" { Format::Csv } else { Format::Json };
     let on_existing = match request.query.get("on_existing").map(String::as_str) {
         None | Some("refuse") => OnExisting::Refuse,
         Some("replace") => OnExisting::Replace,
         Some("skip") => OnExisting::Skip,
-        Some(_) => return Err(Problem::bad_request("`on_existing` must be refuse, replace or skip")),
+        Some(_) => return Err(ProblemDetails::bad_request("`on_existing` must be refuse, replace or skip")),
     };
     let (body, served) = (request.body, shared.config.amf.plmn);
     let done = with_store(&shared, move |store| {
         let mut other_plmn = 0;
         let mut each = |supi| other_plmn += u64::from(!is_of(supi, served));
         let done = store.import(Cursor::new(body), format, on_existing, &mut each).map_err(import_problem)?;
-        Ok(Imported {
+        Ok(ImportResult {
             added: done.added,
             replaced: done.replaced,
             skipped: done.skipped,
@@ -262,11 +264,14 @@ pub(super) async fn import(shared: Arc<Shared>, request: Request) -> Answer {
 }
 
 /// The record of a subscriber; the outer `None` if the store does not answer.
-pub(super) async fn record(shared: &Arc<Shared>, supi: Supi) -> Option<Option<Arc<SubscriberRecord>>> {
+pub(super) async fn record(
+    shared: &Arc<HandlerContext>,
+    supi: Supi,
+) -> Option<Option<Arc<SubscriberRecord>>> {
     with_store(shared, move |store| Ok(store.get(supi)?)).await.ok()
 }
 
-fn json(request: &Request) -> Result<Value, Problem> {
+fn json(request: &RoutedRequest) -> Result<Value, ProblemDetails> {
     serde_json::from_slice(&request.body)
-        .map_err(|e| Problem::bad_request(format!("the body is not JSON: {e}")))
+        .map_err(|e| ProblemDetails::bad_request(format!("the body is not JSON: {e}")))
 }

@@ -10,15 +10,16 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::routes::ROUTES;
-use super::{Server, Shared, start};
+use super::{HandlerContext, Server, start};
 use whimbrel_control::amf::{OverloadOrder, WarningError};
-use whimbrel_control::{Event, Procedure, Refusal, SessionOutcome, Subject, UeEvent, UeId};
+use whimbrel_control::{Event, Procedure, Refusal, SessionOutcome, UeEvent, UeId, UeIdentities};
 use whimbrel_node::clock;
 use whimbrel_node::config;
 use whimbrel_node::observation::{
-    Cause, ClosedBy, ClusterView, Command, Condition, Console, CpfView, CtaView, FlowView, ForesightView,
-    GnbView, Happened, Level, Metric, Moment, Name, OverloadView, RatesView, RefusalRecord, SessionView,
-    Target, TimerView, TunnelView, UePage, UeView, UpfView, VersionView, WarningAtGnb, WarningView,
+    ClosedBy, ClusterView, Condition, Console, ConsoleCommand, CpfView, CtaView, FlowView, ForesightView,
+    GnbView, HistoryEvent, Level, Metric, Moment, Name, OverloadView, RatesView, RefusalReason,
+    RefusalRecord, SessionView, Target, TimerView, TunnelView, UePage, UeView, UpfView, VersionView,
+    WarningAtGnb, WarningView,
 };
 
 mod capture;
@@ -51,7 +52,8 @@ fn served() -> (TestServer, Arc<Console>) {
     config.store.key_file = folder.path().join("subscribers.key");
     let config = Arc::new(config);
     let console = Console::new(clock::now()).unwrap();
-    let server = start("127.0.0.1:0".parse().unwrap(), Shared::new(console.clone(), config, None)).unwrap();
+    let server =
+        start("127.0.0.1:0".parse().unwrap(), HandlerContext::new(console.clone(), config, None)).unwrap();
     console.components(|c| c.set("n2", Condition::Up, "SCTP (raw) on 127.0.0.1 port 38412"));
     let served = Arc::downgrade(&console);
     std::thread::spawn(move || {
@@ -65,7 +67,7 @@ fn served() -> (TestServer, Arc<Console>) {
     (TestServer { server, folder }, console)
 }
 
-fn control(console: &Console, command: Command) {
+fn control(console: &Console, command: ConsoleCommand) {
     let begin = |target| console.operations.begin(clock::now(), UE.into(), target);
     let ue_id = UeId { slot: 4, generation: 1 };
     let ue = UeView {
@@ -87,44 +89,44 @@ fn control(console: &Console, command: Command) {
         ..UeView::default()
     };
     let _ = match command {
-        Command::ListUes(_, reply) => reply.send(UePage { ues: vec![ue], next: None }).is_ok(),
-        Command::ShowUe(supi, reply) => reply.send((supi.to_string() == UE).then_some(ue)).is_ok(),
-        Command::Cluster(reply) => reply.send(cluster()).is_ok(),
-        Command::ListGnbs(reply) => {
+        ConsoleCommand::ListUes(_, reply) => reply.send(UePage { ues: vec![ue], next: None }).is_ok(),
+        ConsoleCommand::ShowUe(supi, reply) => reply.send((supi.to_string() == UE).then_some(ue)).is_ok(),
+        ConsoleCommand::Cluster(reply) => reply.send(cluster()).is_ok(),
+        ConsoleCommand::ListGnbs(reply) => {
             reply.send(vec![GnbView { id: "999/70-1".into(), id_bits: 28, ..GnbView::default() }]).is_ok()
         }
-        Command::Deregister(supi, reply) | Command::NotifyReachable(supi, reply) => {
+        ConsoleCommand::Deregister(supi, reply) | ConsoleCommand::NotifyReachable(supi, reply) => {
             let known = supi.to_string() == UE;
             reply.send(known.then(|| begin(Target::Reachability(ue_id)))).is_ok()
         }
-        Command::Locate(supi, _, reply) => reply.send(supi.to_string() == UE).is_ok(),
-        Command::Warn(warning, reply) => {
+        ConsoleCommand::Locate(supi, _, reply) => reply.send(supi.to_string() == UE).is_ok(),
+        ConsoleCommand::Warn(warning, reply) => {
             let awaited = usize::from(warning.serial_number);
             reply.send(Ok(begin(Target::Warning { of: (4370, 1), awaited, cancelled: false }))).is_ok()
         }
-        Command::CancelWarning(id, 1, reply) => {
+        ConsoleCommand::CancelWarning(id, 1, reply) => {
             reply.send(Ok(begin(Target::Warning { of: (id, 1), awaited: 1, cancelled: true }))).is_ok()
         }
-        Command::CancelWarning(_, _, reply) => reply.send(Err(WarningError::Unknown)).is_ok(),
-        Command::ListWarnings(reply) => {
+        ConsoleCommand::CancelWarning(_, _, reply) => reply.send(Err(WarningError::Unknown)).is_ok(),
+        ConsoleCommand::ListWarnings(reply) => {
             let gnbs = vec![WarningAtGnb::default()];
             reply
                 .send(vec![WarningView { gnbs, area: vec!["everywhere".into()], ..WarningView::default() }])
                 .is_ok()
         }
-        Command::Overload(order, reply) => {
+        ConsoleCommand::Overload(order, reply) => {
             let overloaded = order == Some(OverloadOrder::Start);
             reply.send(OverloadView { overloaded, order: "rule".into() }).is_ok()
         }
-        Command::Foresight(reply) => reply.send(ForesightView::default()).is_ok(),
-        Command::ResetGnb(gnb, reply) => {
+        ConsoleCommand::Foresight(reply) => reply.send(ForesightView::default()).is_ok(),
+        ConsoleCommand::ResetGnb(gnb, reply) => {
             reply.send((gnb.gnb_id == 1).then(|| begin(Target::Reset(gnb)))).is_ok()
         }
-        Command::DisconnectGnb(gnb, reply) => reply.send(gnb.gnb_id == 1).is_ok(),
-        Command::Reconfigure(_) => true,
-        Command::OpenNas(_, messages, reply) => reply.send(vec![None; messages.len()]).is_ok(),
+        ConsoleCommand::DisconnectGnb(gnb, reply) => reply.send(gnb.gnb_id == 1).is_ok(),
+        ConsoleCommand::Reconfigure(_) => true,
+        ConsoleCommand::OpenNas(_, messages, reply) => reply.send(vec![None; messages.len()]).is_ok(),
         // The gNB refuses at once.
-        Command::ModifySession(supi, psi, modification, reply) => {
+        ConsoleCommand::ModifySession(supi, psi, modification, reply) => {
             let has = supi.to_string() == UE && psi.value() == 1;
             let operation = has.then(|| begin(Target::Session(ue_id, psi, modification)));
             let answered = reply.send(operation).is_ok();
@@ -133,7 +135,7 @@ fn control(console: &Console, command: Command) {
                 cause: "radioNetwork radio-resources-not-available (22)".into(),
             };
             let event = Event::SessionOperation {
-                subject: Subject::default(),
+                subject: UeIdentities::default(),
                 psi,
                 procedure: Procedure::PduSessionModificationByNetwork,
                 order: None,
@@ -178,9 +180,9 @@ fn refused(console: &Console) {
         answer: "REGISTRATION REJECT with 5GMM cause #3 (Illegal UE)".into(),
         ..RefusalRecord::default()
     };
-    let refused = Happened::Refused(
+    let refused = HistoryEvent::Refused(
         Box::new(record),
-        Cause::Ue(whimbrel_control::Refusal::UnknownSubscriber),
+        RefusalReason::Ue(whimbrel_control::Refusal::UnknownSubscriber),
         ClosedBy::Registration,
     );
     let name = Name::Ue("imsi-999700000000002".parse().unwrap());
@@ -266,7 +268,7 @@ fn a_cpf_shows_its_status_and_metrics_and_no_ues() {
     let console = Console::new(clock::now()).unwrap();
     console.components(|c| c.set("cpf", Condition::Up, "a CTA accepts this CPF"));
     let at = "127.0.0.1:0".parse().unwrap();
-    let server = start(at, Shared::of_cpf(console, at)).unwrap();
+    let server = start(at, HandlerContext::of_cpf(console, at)).unwrap();
     let (status, body) = get(server.address, "/api/v1/status");
     assert!(status == 200 && body["condition"] == "up", "{body}");
     let (status, _, text) = answer(server.address, "GET", "/metrics", "", "");
@@ -514,7 +516,7 @@ fn without_the_control_thread_the_state_is_still_shown() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config::default();
     config.store.path = folder.path().join("subscribers.db");
-    let shared = Shared::new(console, Arc::new(config), None);
+    let shared = HandlerContext::new(console, Arc::new(config), None);
     let server = start("127.0.0.1:0".parse().unwrap(), shared).unwrap();
     let (status, body) = get(server.address, "/api/v1/status");
     assert_eq!((status, body["condition"].as_str()), (200, Some("down")));

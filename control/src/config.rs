@@ -20,10 +20,10 @@ use crate::n14::PeerAmfId;
 use crate::policy::{FlowName, FlowPolicy, Treatment, dscp_of};
 use crate::refusal::RefusalKind;
 
-pub use access::{Access, AuthenticationPolicy, Congestion, Emergency, EquipmentPrefix};
-pub use areas::Areas;
+pub use access::{AccessPolicies, AuthenticationPolicy, Congestion, Emergency, EquipmentPrefix};
+pub use areas::RegistrationAreas;
 pub use open::Open;
-pub use veil::Veil;
+pub use veil::VeilPolicy;
 
 /// The whole configuration of the control plane.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ pub struct Config {
     /// Users of brokers, if they are served.
     pub open: Option<Open>,
     /// Veiled UEs, if they are served.
-    pub veil: Option<Veil>,
+    pub veil: Option<VeilPolicy>,
 }
 
 /// The AMF: its identity and service area (TS 23.501 §5.9.4, §5.15).
@@ -60,7 +60,7 @@ pub struct Amf {
     /// Tracking areas served; a gNB must broadcast at least one of them.
     pub tacs: Vec<Tac>,
     /// How they are joined.
-    pub areas: Areas,
+    pub areas: RegistrationAreas,
     /// Slices that this network offers.
     pub slices: Vec<SNssai>,
     /// Relative capacity among the AMFs of a set (TS 38.413 §9.3.1.32).
@@ -76,7 +76,7 @@ pub struct Amf {
     /// Local time, as UEs get it.
     pub local_time: LocalTime,
     /// Policies of access.
-    pub access: Access,
+    pub access: AccessPolicies,
     /// Emit events about the movement of connected UEs ([`Sign`](crate::event::Sign)).
     pub signs: bool,
     /// Other AMFs of this network, by [`PeerAmfId`].

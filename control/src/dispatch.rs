@@ -4,7 +4,7 @@ use whimbrel_ngap::ie::CauseNas;
 
 use crate::amf;
 use crate::envelope::{Command, Payload};
-use crate::event::Deregistered;
+use crate::event::DeregistrationReason;
 use crate::input::Input;
 use crate::procedure::{Lane, Ue};
 use crate::services::NetworkFunctions;
@@ -53,18 +53,19 @@ fn tick(ue: Ue) {
         smf::reanchoring::lifetimes_over(ue); // TS 23.502 §4.3.5.2 step 5
     }
     amf::predicted_handover::expire(ue);
-    if ue.with(|p| p.amf.mobility.source.as_ref().and_then(|s| s.until).is_some_and(|t| t <= now)) {
+    if ue.with(|p| p.amf.mobility.forwarding_source.as_ref().and_then(|s| s.until).is_some_and(|t| t <= now))
+    {
         amf::target::release_source(ue); // TS 23.502 §4.9.1.3.3 steps 14 and 15
     }
-    if ue.with(|p| p.amf.reachable_until.is_some_and(|t| t <= now)) {
-        ue.with(|p| p.amf.reachable_until = None);
-        return amf::deregistration::implicitly(ue, Deregistered::Implicitly); // TS 24.501 §5.3.7
+    if ue.with(|p| p.amf.implicit_deregistration_at.is_some_and(|t| t <= now)) {
+        ue.with(|p| p.amf.implicit_deregistration_at = None);
+        return amf::deregistration::implicitly(ue, DeregistrationReason::Implicitly); // TS 24.501 §5.3.7
     }
-    if ue.with(|p| p.amf.connection_until.is_some_and(|t| t <= now)) {
+    if ue.with(|p| p.amf.inactivity_deadline.is_some_and(|t| t <= now)) {
         if ue.with(|p| p.awaits_release()) {
             return amf::end::dismiss(ue); // TS 24.501 §5.3.1.3: it has not registered again
         }
-        ue.with(|p| p.amf.connection_until = None);
+        ue.with(|p| p.amf.inactivity_deadline = None);
         if ue.with(|p| p.lanes.idle()) && !ue.smf().has_user_plane(ue) {
             amf::an_release::start(ue, CauseNas::NormalRelease.into());
         }
@@ -79,7 +80,7 @@ fn handle_command(ue: Ue, command: Command) {
         // The UDM has the subscriber in another slot: there is nothing to deregister there.
         Command::Superseded => {
             ue.with(|p| p.amf.registered = false);
-            amf::deregistration::implicitly(ue, Deregistered::Superseded);
+            amf::deregistration::implicitly(ue, DeregistrationReason::Superseded);
         }
         Command::Deregister => amf::deregistration::by_network(ue),
         Command::NotifyReachable => amf::reachability::notify(ue),
@@ -103,7 +104,7 @@ fn handle_command(ue: Ue, command: Command) {
 
 /// The UE's tracking area or its data networks' service areas have changed.
 fn area_changed(ue: Ue) {
-    ue.with(|p| p.amf.location.moved = false);
+    ue.with(|p| p.amf.location.is_area_check_pending = false);
     smf::area::area_changed(ue);
 }
 
@@ -118,7 +119,7 @@ pub(crate) fn housekeeping(ue: Ue) {
         amf::rekeying::begin_if_due(ue);
         amf::subscription_change::begin_if_due(ue);
     }
-    if ue.with(|p| p.amf.location.moved && p.amf.mobility.target.is_none()) {
+    if ue.with(|p| p.amf.location.is_area_check_pending && p.amf.mobility.target.is_none()) {
         area_changed(ue);
     }
     amf::deregistration::deregister_if_requested(ue);

@@ -169,7 +169,7 @@ pub enum Payload {
         /// The request that is answered.
         to: OutputId,
         /// The answer of the UDM.
-        answer: nudm::Answer,
+        answer: nudm::UdmAnswer,
     },
     /// The deadline of the last batch has expired.
     Tick,
@@ -190,7 +190,7 @@ pub enum Payload {
         /// The question that is answered.
         to: OutputId,
         /// The broker's answer, checked at the edge.
-        answer: open::Answer,
+        answer: open::BrokerAnswer,
     },
     /// The handover predictor expects the UE at this gNB within some seconds (Synergy §III-C).
     Predicted {
@@ -213,7 +213,7 @@ impl Payload {
             | Self::PeerAmf { octets, .. }
             | Self::PfcpReport { octets, .. } => octets.len(),
             Self::PfcpAnswer { octets, .. } => octets.as_ref().map_or(0, |o| o.len()),
-            Self::Broker { answer: open::Answer::Octets(octets), .. } => octets.len(),
+            Self::Broker { answer: open::BrokerAnswer::Octets(octets), .. } => octets.len(),
             Self::Broker { .. }
             | Self::Udm { .. }
             | Self::Tick
@@ -402,7 +402,7 @@ pub enum Effect {
         octets: Vec<u8>,
     },
     /// A UDM service operation.
-    Udm(nudm::Request),
+    Udm(nudm::UdmRequest),
     /// A message to another AMF, once.
     PeerAmf {
         /// The AMF that gets the message.
@@ -411,7 +411,7 @@ pub enum Effect {
         octets: Flat,
     },
     /// A question to a broker. It may be sent more than once: the broker gives the same answer.
-    Broker(open::Request),
+    Broker(open::BrokerQuestion),
 }
 
 impl Output {
@@ -440,7 +440,7 @@ impl Batch {
 
 /// The known identities of a UE, for events and explanations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Subject {
+pub struct UeIdentities {
     /// The subscriber, once known.
     pub supi: Option<Supi>,
     /// The equipment, once known.

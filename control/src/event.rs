@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use whimbrel_ids::{Dnn, GlobalGnbId, PduSessionId, Qfi, RanUeNgapId, Tai};
 use whimbrel_ngap::ie::NgranCgi;
 
-use crate::envelope::{AssociationId, Subject, UeId};
+use crate::envelope::{AssociationId, UeId, UeIdentities};
 use crate::flat::text::{self, Text};
 use crate::policy::FlowName;
 use crate::procedure::Procedure;
 use crate::refusal::Refusal;
-use crate::state::{Modification, Seen};
+use crate::state::{LastSeenCell, Modification};
 
 /// An event of a UE.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub enum Event {
         /// The procedure that has ended.
         procedure: Procedure,
         /// The UE that the event is about.
-        subject: Subject,
+        subject: UeIdentities,
         /// From its first input to its last output, in the envelopes' time.
         took: Duration,
     },
@@ -31,7 +31,7 @@ pub enum Event {
         /// The procedure that was refused.
         procedure: Procedure,
         /// The UE that the event is about.
-        subject: Subject,
+        subject: UeIdentities,
         /// The gNB's name of the UE, where it has a connection.
         ran_ue_ngap_id: Option<RanUeNgapId>,
         /// The reason, with its cause.
@@ -40,7 +40,7 @@ pub enum Event {
     /// The state of a PDU session has changed.
     Session {
         /// The UE that the event is about.
-        subject: Subject,
+        subject: UeIdentities,
         /// Identity of the session.
         psi: PduSessionId,
         /// Its data network.
@@ -51,33 +51,33 @@ pub enum Event {
     /// The UE was deregistered without its request.
     Deregistered {
         /// The UE that the event is about.
-        subject: Subject,
+        subject: UeIdentities,
         /// Reason of the deregistration.
-        why: Deregistered,
+        why: DeregistrationReason,
     },
     /// The UE has become reachable, as was requested (TS 23.502 §4.2.5.2).
     Reachable {
         /// The UE that the event is about.
-        subject: Subject,
+        subject: UeIdentities,
     },
     /// A target gNB has other UE security capabilities than the AMF: a bidding-down attack is possible (TS 33.501
     /// §6.7.3.1).
     SecurityCapabilitiesDiffer {
         /// The UE that the event is about.
-        subject: Subject,
+        subject: UeIdentities,
     },
     /// The target gNB of an Xn handover has another user plane security policy of a session than the SMF: its source may be
     /// compromised (TS 33.501 §6.6.1).
     UpSecurityPolicyDiffers {
         /// The UE that the event is about.
-        subject: Subject,
+        subject: UeIdentities,
         /// Identity of the session.
         psi: PduSessionId,
     },
     /// A gNB reported the UE's location, as was requested (TS 38.413 §8.12.3).
     Located {
         /// The UE that the event is about.
-        subject: Subject,
+        subject: UeIdentities,
         /// Its tracking area.
         tai: Option<Tai>,
         /// The cell that the gNB reported.
@@ -86,7 +86,7 @@ pub enum Event {
     /// A gNB reported the UE's presence in a watched area (TS 38.413 §8.12.3).
     Presence {
         /// The UE that the event is about.
-        subject: Subject,
+        subject: UeIdentities,
         /// The area that it entered or left.
         area: Tai,
         /// Whether the UE is in it; `None`: the gNB does not know.
@@ -95,14 +95,14 @@ pub enum Event {
     /// The UE's location could not be determined (TS 38.413 §8.12.2).
     NotLocated {
         /// The UE that the event is about.
-        subject: Subject,
+        subject: UeIdentities,
         /// Reason why there is no location.
         why: String,
     },
     /// A gNB traces the UE in a cell traffic trace (TS 38.413 §8.11.4).
     CellTraffic {
         /// The UE that the event is about.
-        subject: Subject,
+        subject: UeIdentities,
         /// Trace reference and trace recording session reference (TS 32.422 §5.6).
         trace: [u8; 8],
         /// The cell of the traced UE.
@@ -111,9 +111,9 @@ pub enum Event {
     /// A message was dropped.
     Dropped {
         /// The UE that the event is about.
-        subject: Subject,
+        subject: UeIdentities,
         /// Reason why its context was dropped.
-        why: Dropped,
+        why: MessageDropReason,
     },
     /// A message to the UE was repeated; counted as a sign of radio quality.
     Repeated(#[serde(with = "text")] Text),
@@ -121,18 +121,18 @@ pub enum Event {
     /// [`Payload::Predicted`](crate::Payload::Predicted). Emitted if configured.
     Sign {
         /// The UE that the event is about.
-        subject: Subject,
+        subject: UeIdentities,
         /// The kind of observation.
         sign: Sign,
         /// The tracking area where the UE was last seen.
         tai: Option<Tai>,
         /// The cell, and when.
-        seen: Option<Seen>,
+        seen: Option<LastSeenCell>,
     },
     /// A change of a PDU session that the network began has an outcome (TS 23.502 §4.3.3.2, §4.3.4.2, §4.3.7).
     SessionOperation {
         /// The UE that the event is about.
-        subject: Subject,
+        subject: UeIdentities,
         /// Identity of the session.
         psi: PduSessionId,
         /// The procedure that makes the change.
@@ -145,7 +145,7 @@ pub enum Event {
     /// A broker has granted a session of one of its users.
     Granted {
         /// The UE that the event is about.
-        subject: Subject,
+        subject: UeIdentities,
         /// The broker's domain.
         broker: String,
         /// The grant as the broker signed it: what a judge believes.
@@ -155,7 +155,7 @@ pub enum Event {
     /// A broker's UE has sent a sealed usage report for its broker (CellBricks, chapter 3.4.3).
     UsageReported {
         /// The UE of the report.
-        subject: Subject,
+        subject: UeIdentities,
         /// The octets, which the broker alone can read.
         #[serde(with = "crate::flat::octets::owned")]
         sealed: Vec<u8>,
@@ -163,7 +163,7 @@ pub enum Event {
     /// A broker has granted a session to a veiled UE, which was there to respond (LOCA, chapter 4.4.2).
     VeilGranted {
         /// The UE, by the random name of its session.
-        subject: Subject,
+        subject: UeIdentities,
         /// The broker's domain.
         broker: String,
         /// H(token), the session group.
@@ -249,7 +249,7 @@ pub enum SessionChange {
 
 /// Why a UE was deregistered without its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Deregistered {
+pub enum DeregistrationReason {
     /// The subscriber registered in another slot.
     Superseded,
     /// It did not come back in time (TS 24.501 §5.3.7).
@@ -270,7 +270,7 @@ pub enum Deregistered {
 
 /// Why a UE's message was dropped. Each is a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Dropped {
+pub enum MessageDropReason {
     /// The NAS message is too short or not NAS (TS 24.501 §7.2.1).
     NotNas,
     /// The MAC is wrong, or a COUNT was used before (TS 24.501 §4.4.3.2, §4.4.4.3).

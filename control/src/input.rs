@@ -4,7 +4,7 @@ use whimbrel_nas::{mm, sm};
 use whimbrel_ngap::Message;
 
 use crate::envelope::OutputId;
-use crate::n14::Body;
+use crate::n14::N14Body;
 use crate::open;
 use crate::services::nsmf::N2Outcome;
 use crate::services::nudm;
@@ -29,9 +29,9 @@ pub(crate) enum Input {
     /// The UPF's answer to this request; `None`: it did not answer.
     Pfcp(OutputId, Option<Box<whimbrel_pfcp::Message>>),
     /// A message of a peer AMF.
-    PeerAmf(Box<Body>),
+    PeerAmf(Box<N14Body>),
     /// The UDM's answer.
-    Udm(Box<nudm::Answer>),
+    Udm(Box<nudm::UdmAnswer>),
     /// A broker's answer.
-    Broker(open::Answer),
+    Broker(open::BrokerAnswer),
 }

@@ -39,6 +39,8 @@ mod services;
 mod shard;
 pub mod smf;
 mod state;
+#[cfg(test)]
+mod state_tables;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -51,10 +53,10 @@ pub use compact::{CompactMap, SlotTable};
 pub use digest::digest;
 pub use envelope::{
     AssociationId, Batch, Command, Disposition, Effect, Envelope, HandoverTarget, Locate, N2Names, Output,
-    OutputId, Payload, Subject, UeId,
+    OutputId, Payload, UeId, UeIdentities,
 };
 pub use event::{Event, FailedFlow, RanEvent, SessionOutcome, UeEvent};
-pub use flat::{Checkpoint, Delta, FORMS, Flat, FlatError, LogOf, Packed};
+pub use flat::{Checkpoint, Delta, FORMS, Flat, FlatError, LogOf, PackedInput};
 pub use prf::Prf;
 pub use procedure::Procedure;
 pub use refusal::Refusal;
@@ -62,9 +64,9 @@ pub use remedy::{Present, Remedy, Subscriber};
 pub use restart::RESTORED_CLOCK;
 pub use shard::{RestCounters, RestPlace, RestStore, RestVec, Shard};
 pub use state::{
-    AmfContext, Connection, IntermediateUpf, IntermediateUpfStage, Mobility, RELEASE_GRACE, Seen,
-    SessionGrant, SessionQos, SessionUsage, Source, UeAddress, UeContext, UeLocation, UeRadio, UeSecurity,
-    UeSlices, VeilSession,
+    AmfContext, Connection, HandoverSource, IntermediateUpf, IntermediateUpfStage, LastSeenCell, Mobility,
+    RELEASE_GRACE, SessionGrant, SessionQos, SessionUsage, UeAddress, UeContext, UeLocation, UeRadio,
+    UeSecurity, UeSlices, VeilSession,
 };
 pub use summary::{FlowSummary, RunningTimer, SessionSummary, UeSummary};
 pub use upf::{UPFS_MAX, UpfId, UpfSet, UpfState, UpfStates};

@@ -3,13 +3,13 @@
 //!
 //! | here | TS 29.518 |
 //! | --- | --- |
-//! | [`Body::CreateUeContext`] and its two answers | CreateUEContext, §5.2.2.2.3 |
-//! | [`Body::ReleaseUeContext`] | ReleaseUEContext, §5.2.2.2.4 |
-//! | [`Body::RanStatus`] | N1N2MessageTransfer with RAN status, TS 23.502 §4.9.1.3.3 step 2b |
-//! | [`Body::HandoverComplete`] and its answer | N2InfoNotify, §5.2.2.3.6 |
-//! | [`Body::TransferUeContext`] and its two answers | UEContextTransfer, §5.2.2.2.1 |
-//! | [`Body::Registered`] and its answer, [`Body::NotRegistered`] | RegistrationStatusUpdate, §5.2.2.2.2 |
-//! | [`Body::Replica`], [`Body::ReplicaGone`], [`Body::WholeRequested`] | none: Neutrino §4.3 |
+//! | [`N14Body::CreateUeContext`] and its two answers | CreateUEContext, §5.2.2.2.3 |
+//! | [`N14Body::ReleaseUeContext`] | ReleaseUEContext, §5.2.2.2.4 |
+//! | [`N14Body::RanStatus`] | N1N2MessageTransfer with RAN status, TS 23.502 §4.9.1.3.3 step 2b |
+//! | [`N14Body::HandoverComplete`] and its answer | N2InfoNotify, §5.2.2.3.6 |
+//! | [`N14Body::TransferUeContext`] and its two answers | UEContextTransfer, §5.2.2.2.1 |
+//! | [`N14Body::Registered`] and its answer, [`N14Body::NotRegistered`] | RegistrationStatusUpdate, §5.2.2.2.2 |
+//! | [`N14Body::Replica`], [`N14Body::ReplicaGone`], [`N14Body::WholeRequested`] | none: Neutrino §4.3 |
 //!
 //! The UE context is the UE's flat form ([`Checkpoint`](crate::Checkpoint)); gNBs' messages are contained as received. The SMF is a part
 //! of this program, so a UE's sessions move with it: the UPF stays, and the former SMF sends it the new CP F-SEID. In a handover
@@ -54,16 +54,16 @@ pub struct N14 {
     /// the unauthenticated UE.
     pub relation: Relation,
     /// Content of the message.
-    pub body: Body,
+    pub body: N14Body,
 }
 
 /// The content of a message.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Body {
+pub enum N14Body {
     /// Source to target: take this UE over.
     CreateUeContext(Box<UeContextCreateData>),
     /// Target to source: its gNB is ready for the UE.
-    UeContextCreated(Box<Created>),
+    UeContextCreated(Box<PreparedResources>),
     /// Target to source: it refuses the UE, or has lost it before it arrived. HANDOVER FAILURE.
     UeContextNotCreated(#[serde(with = "crate::flat::octets::owned")] Vec<u8>),
     /// Source to target: the handover is cancelled.
@@ -73,11 +73,11 @@ pub enum Body {
     /// Target to source: the UE has arrived. Repeated until it is answered.
     HandoverComplete,
     /// Source to target: the outcome there.
-    Completed(Completed),
+    Completed(TransferCompletion),
     /// Target to source: a UE of the source requests registration here. Repeated until it is answered.
-    TransferUeContext(Shown),
+    TransferUeContext(UeProof),
     /// Source to target: the UE's context.
-    UeContextTransferred(Box<Transferred>),
+    UeContextTransferred(Box<TransferredUe>),
     /// Source to target, to the slot that asked: the request does not verify, or the UE cannot be transferred now.
     UeContextNotTransferred(UeId),
     /// Target to source: the UE is registered there. Repeated until it is answered, by [`Self::Completed`].
@@ -98,7 +98,7 @@ pub enum Body {
     WholeRequested,
 }
 
-impl Body {
+impl N14Body {
     /// HANDOVER FAILURE: the UE is refused, or was lost before it arrived.
     pub fn not_created(cause: impl Into<Cause>, container: Option<Vec<u8>>) -> Self {
         let mut failure = HandoverFailure::new(NO_UE, cause.into());
@@ -167,7 +167,7 @@ impl fmt::Debug for Keys {
 
 /// The proof of a UE that registers elsewhere.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Shown {
+pub struct UeProof {
     /// Its 5G-TMSI at the source.
     pub tmsi: Tmsi,
     /// Its REGISTRATION REQUEST as received, protected under the keys that the source has.
@@ -177,7 +177,7 @@ pub struct Shown {
 
 /// The context of a UE that registers elsewhere.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Transferred {
+pub struct TransferredUe {
     /// The slot that asked.
     pub asker: UeId,
     /// Its state before it sent its request, as in [`UeContextCreateData::state`].
@@ -188,7 +188,7 @@ pub struct Transferred {
 
 /// The target's prepared resources.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Created {
+pub struct PreparedResources {
     /// HANDOVER REQUEST ACKNOWLEDGE of its gNB, with the sessions that the target AMF itself refused.
     #[serde(with = "crate::flat::octets::owned")]
     pub acknowledge: Vec<u8>,
@@ -200,7 +200,7 @@ pub struct Created {
 
 /// The source's answer about a UE that has arrived at the target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Completed {
+pub enum TransferCompletion {
     /// These sessions are the target's now.
     HandedOver(Vec<HandedOverSession>),
     /// The handover was cancelled before the UE arrived: the source keeps it.

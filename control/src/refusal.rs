@@ -191,7 +191,7 @@ pub enum BrokerFault {
     /// The broker was not reached.
     Unreachable(Unreachable),
     /// The broker refuses, with its signature.
-    Refused(Box<Refused>),
+    Refused(Box<BrokerRefusal>),
     /// The broker does not accept this operator's identity; why.
     Rejected(String),
     /// The broker's answer is invalid; why.
@@ -204,7 +204,7 @@ pub enum BrokerFault {
 
 /// A broker's signed refusal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refused {
+pub struct BrokerRefusal {
     /// Cause as the standard writes it.
     pub cause: String,
     /// Whether it concerns this operator rather than the user.

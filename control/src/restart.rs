@@ -23,9 +23,13 @@ impl UeContext {
         }
         (self.clock, self.terms, self.lanes) = (RESTORED_CLOCK, (0, 0), Lanes::default());
         let amf = &mut self.amf;
-        (amf.connection, amf.mobility.target, amf.mobility.source, amf.mobility.context_transfer) =
-            (None, None, None, None);
-        (amf.security.proposed, amf.security.next_hop, amf.recently_released, amf.connection_until) =
+        (
+            amf.connection,
+            amf.mobility.target,
+            amf.mobility.forwarding_source,
+            amf.mobility.context_transfer,
+        ) = (None, None, None, None);
+        (amf.security.proposed, amf.security.next_hop, amf.recently_released, amf.inactivity_deadline) =
             (None, None, None, None);
         amf.initial_nas_digest = 0;
         if !exact {
@@ -37,7 +41,7 @@ impl UeContext {
             s.inactive();
             (s.up_seid, s.forwarding, s.awaited) = (None, None, false);
         }
-        self.amf.reachable_until = Some(reach::implicitly_deregistered_at(&self, timers, now));
+        self.amf.implicit_deregistration_at = Some(reach::implicitly_deregistered_at(&self, timers, now));
         reach::becomes_idle(&mut self, now);
         Some(self)
     }
@@ -51,7 +55,7 @@ impl UeContext {
     ) -> Result<Box<Self>, Box<Self>> {
         let fits = self.amf.registered
             && self.amf.security.current.is_some()
-            && !self.amf.keys_are_doubtful()
+            && !self.amf.has_unknown_nas_counts()
             && self.amf.mobility.target.is_none()
             && self.n2_names().into_iter().flatten().all(|names| stands(names.association))
             && self.sessions.values().all(|s| s.n3.is_some() && s.up_seid.is_some() && !s.awaited);

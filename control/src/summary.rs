@@ -9,7 +9,7 @@ use crate::envelope::UeId;
 use crate::policy::Gbr;
 use crate::procedure::Lane;
 use crate::smf;
-use crate::state::{Ambr, Arp, Connection, DEFAULT_QFI, Seen, SmContext, Tunnel, UeContext, UpState};
+use crate::state::{Ambr, Arp, Connection, DEFAULT_QFI, LastSeenCell, SmContext, Tunnel, UeContext, UpState};
 use crate::upf::UpfId;
 
 /// The summary of a UE.
@@ -30,7 +30,7 @@ pub struct UeSummary {
     /// Where the UE was last seen.
     pub tai: Option<Tai>,
     /// The cell, and when.
-    pub seen: Option<Seen>,
+    pub seen: Option<LastSeenCell>,
     /// The slices that the UE may use.
     pub allowed_nssai: Vec<SNssai>,
     /// Identities of its NAS algorithms in force, integrity and ciphering (TS 33.501 §5.11.1).
@@ -144,9 +144,9 @@ fn timers(ue: &UeContext) -> Vec<RunningTimer> {
         timer(name, session, until)
     });
     let of_ue = [
-        ("mobile reachable and implicit deregistration", ue.amf.reachable_until),
-        ("T3324", ue.amf.reach().until.filter(|_| ue.amf.connection.is_none())),
-        ("connection idle", ue.amf.connection_until),
+        ("mobile reachable and implicit deregistration", ue.amf.implicit_deregistration_at),
+        ("T3324", ue.amf.reach().pageable_until.filter(|_| ue.amf.connection.is_none())),
+        ("connection idle", ue.amf.inactivity_deadline),
     ];
     let of_ue = of_ue.into_iter().filter_map(|(name, until)| Some(timer(name, None, until?)));
     let leaving = ue.sessions.values().filter(|s| s.is_leaving());

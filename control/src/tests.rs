@@ -13,8 +13,8 @@ use whimbrel_ngap::Message;
 use whimbrel_security::NasCounts;
 
 use crate::envelope::{Batch, Command, Disposition, Effect, Payload};
-use crate::event::{Deregistered, Dropped, Event};
-use crate::services::nudm::{Identity, Request};
+use crate::event::{DeregistrationReason, Event, MessageDropReason};
+use crate::services::nudm::{Identity, UdmRequest};
 use crate::state::{SmContext, UeContext};
 use crate::udm;
 use crate::ue_harness::{CIPHERED, INTEGRITY, UeHarness, n2, psi, registration_request, supi};
@@ -39,7 +39,7 @@ fn sm_status(harness: &mut UeHarness, batch: &Batch) -> Option<SmCause> {
     })
 }
 
-fn dropped(batch: &Batch) -> Option<Dropped> {
+fn dropped(batch: &Batch) -> Option<MessageDropReason> {
     batch.events.iter().find_map(|e| if let Event::Dropped { why, .. } = e { Some(*why) } else { None })
 }
 
@@ -54,11 +54,11 @@ fn accept_in(harness: &mut UeHarness, batch: &Batch) -> Option<Box<mm::Registrat
 fn a_message_under_the_wrong_header_type_is_dropped() {
     let mut harness = UeHarness::registered();
     let batch = harness.nas(INTEGRITY, sm_container(1, 7, sm::ReleaseRequest::new()));
-    assert_eq!(dropped(&batch), Some(Dropped::Integrity));
+    assert_eq!(dropped(&batch), Some(MessageDropReason::Integrity));
     assert!(batch.outputs.is_empty());
     let header = whimbrel_security::SecurityHeaderType::IntegrityProtectedAndCipheredWithNewContext;
     let batch = harness.nas(header, sm_container(1, 7, sm::ReleaseRequest::new()));
-    assert_eq!(dropped(&batch), Some(Dropped::Integrity), "nothing is being proposed");
+    assert_eq!(dropped(&batch), Some(MessageDropReason::Integrity), "nothing is being proposed");
 }
 
 #[test] // TS 24.501 §4.4.3.5: a UE whose COUNT runs out is authenticated again
@@ -67,7 +67,7 @@ fn a_count_near_its_wrap_leads_to_new_keys() {
     let mut harness = UeHarness::registered_at(near);
     let batch = harness.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
     let asks =
-        batch.outputs.iter().any(|o| matches!(o.effect, Effect::Udm(Request::GenerateAuthData { .. })));
+        batch.outputs.iter().any(|o| matches!(o.effect, Effect::Udm(UdmRequest::GenerateAuthData { .. })));
     assert!(asks, "{:?}", batch.outputs);
     let mut harness = UeHarness::registered();
     let batch = harness.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
@@ -177,7 +177,7 @@ fn payloads_without_a_function_are_ignored() {
         let mut harness = UeHarness::registered();
         let payload = PayloadContainer::new(vec![1, 2, 3]).unwrap();
         let batch = harness.nas(CIPHERED, UlNasTransport::new(kind, payload));
-        assert_eq!(dropped(&batch), Some(Dropped::UnservedPayload));
+        assert_eq!(dropped(&batch), Some(MessageDropReason::UnservedPayload));
         assert!(batch.outputs.is_empty() && harness.context().unwrap().amf.registered);
     }
 }
@@ -260,7 +260,7 @@ fn an_input_of_a_lower_term_is_refused() {
 #[test] // DESIGN: "key stream": a replayed output must match its digest, so different ones must differ
 fn digests_of_different_udm_requests_differ() {
     let other: whimbrel_ids::Supi = "999700000000002".parse().unwrap();
-    let ask = |supi, rand| Request::GenerateAuthData {
+    let ask = |supi, rand| UdmRequest::GenerateAuthData {
         identity: Identity::Supi(supi),
         rand: [rand; 16],
         resynchronisation: None,
@@ -269,11 +269,11 @@ fn digests_of_different_udm_requests_differ() {
         ask(supi(), 1),
         ask(supi(), 2),
         ask(other, 1),
-        Request::Register(supi()),
-        Request::Register(other),
-        Request::Deregister(supi()),
+        UdmRequest::Register(supi()),
+        UdmRequest::Register(other),
+        UdmRequest::Deregister(supi()),
     ];
-    let mut digests: Vec<_> = requests.iter().map(Request::digest_octets).collect();
+    let mut digests: Vec<_> = requests.iter().map(UdmRequest::digest_octets).collect();
     digests.sort();
     digests.dedup();
     assert_eq!(digests.len(), requests.len());
@@ -349,7 +349,7 @@ fn an_initial_registration_of_a_ue_paged_to_be_deregistered() {
     let pdu = harness.protect(INTEGRITY, request);
     let tmsi = harness.context().unwrap().amf.tmsi;
     let batch = harness.first(pdu, tmsi);
-    let left = |e: &Event| matches!(e, Event::Deregistered { why: Deregistered::ByOperator, .. });
+    let left = |e: &Event| matches!(e, Event::Deregistered { why: DeregistrationReason::ByOperator, .. });
     assert!(batch.events.iter().any(left));
     assert!(accept_in(&mut harness, &batch).is_some());
     assert!(harness.context().is_some_and(|p| p.amf.registered && p.sessions.is_empty()));
@@ -378,7 +378,7 @@ fn a_session_release_that_is_never_answered_ends() {
 }
 
 /// An authentication vector of the UE.
-fn vector() -> (udm::Answer, whimbrel_security::AuthenticationVector) {
+fn vector() -> (udm::UdmAnswer, whimbrel_security::AuthenticationVector) {
     use whimbrel_security::{AuthenticationManagementField, K, Milenage, Opc, Rand, ServingNetworkName, Sqn};
     let functions = Milenage::new(&K::new([1; 16]), Opc::new([2; 16])).into();
     let (amf, name) =
@@ -387,7 +387,7 @@ fn vector() -> (udm::Answer, whimbrel_security::AuthenticationVector) {
     let vector =
         whimbrel_security::AuthenticationVector::generate(&functions, Rand([3; 16]), sqn, amf, &name);
     let data = udm::AuthData { supi: supi(), vector: udm::Vector::FiveGAka(Box::new(vector.clone())) };
-    (udm::Answer::AuthData(Ok(data)), vector)
+    (udm::UdmAnswer::AuthData(Ok(data)), vector)
 }
 
 /// A registered UE whose uplink COUNT is near its end, after a message that shows it.

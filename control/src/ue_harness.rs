@@ -18,11 +18,11 @@ use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{NrCgi, RrcEstablishmentCause, UserLocationInformation, UserLocationInformationNr};
 use whimbrel_ngap::msg::{InitialUeMessage, UplinkNasTransport};
 use whimbrel_security::{
-    Bearer, CipheringAlgorithm, IntegrityAlgorithm, KAmf, NasCounts, NasSecurityContext, SecurityHeaderType,
-    Side,
+    Bearer, CipheringAlgorithm, IntegrityAlgorithm, KAmf, NasCounts, NasSecurityContext, NasSide,
+    SecurityHeaderType,
 };
 
-use crate::config::{Access, Amf, Config, DataNetwork, Limits, NetworkName, Smf, Timers};
+use crate::config::{AccessPolicies, Amf, Config, DataNetwork, Limits, NetworkName, Smf, Timers};
 use crate::envelope::{AssociationId, Batch, Effect, Envelope, OutputId, Payload, UeId};
 use crate::flat::{Checkpoint, Flat, FlatError};
 use crate::shard::{RestVec, Shard};
@@ -84,7 +84,7 @@ pub(crate) fn config() -> Config {
             ims_vops: false,
             local_time: Default::default(),
             // Assistance information for RRC_INACTIVE follows many procedures; it has tests of its own.
-            access: Access { rrc_inactive: false, ..Access::default() },
+            access: AccessPolicies { rrc_inactive: false, ..AccessPolicies::default() },
         },
         smf: Smf {
             data_networks: BTreeMap::from([("internet".parse().unwrap(), network)]),
@@ -166,7 +166,7 @@ fn session() -> SmContext {
     }
 }
 
-fn keys(side: Side, counts: NasCounts) -> NasSecurityContext {
+fn keys(side: NasSide, counts: NasCounts) -> NasSecurityContext {
     let (k_amf, bearer) = (KAmf::new([7; 32]), Bearer::NAS_3GPP);
     NasSecurityContext::new(side, bearer, &k_amf, CipheringAlgorithm::Nea2, IntegrityAlgorithm::Nia2, counts)
 }
@@ -197,7 +197,7 @@ impl UeHarness {
         Self {
             shard,
             id: UeId { slot: 4, generation: 1 },
-            keys: keys(Side::Ue, NasCounts::default()),
+            keys: keys(NasSide::Ue, NasCounts::default()),
             terms: (1, 1),
             clock: 0,
             now: Instant(1_800_000_000_000_000),
@@ -222,13 +222,13 @@ impl UeHarness {
 
     fn and_registered(self, counts: NasCounts) -> Self {
         let mut harness = self;
-        harness.keys = keys(Side::Ue, counts);
+        harness.keys = keys(NasSide::Ue, counts);
         let mut ue = Box::new(UeContext::new(harness.id));
         let capability = UeSecurityCapability::with_eps(0xf0, 0x70, 0xf0, 0x70);
         ue.amf.supi = Some(supi());
         ue.amf.registered = true;
         ue.amf.tmsi = Some(Tmsi(0x1234));
-        ue.amf.security.current = Some(Box::new(keys(Side::Network, counts)));
+        ue.amf.security.current = Some(Box::new(keys(NasSide::Network, counts)));
         ue.amf.ue_security_capability = Some(capability);
         ue.amf.security.k_amf = Some(KAmf::new([7; 32]));
         ue.amf.security.ng_ksi = NgKsi::native(0);
@@ -296,7 +296,7 @@ impl UeHarness {
     pub(crate) fn renew(&mut self, k_amf: &KAmf) {
         let (bearer, counts) = (Bearer::NAS_3GPP, NasCounts::default());
         let (c, i) = (CipheringAlgorithm::Nea2, IntegrityAlgorithm::Nia2);
-        self.keys = NasSecurityContext::new(Side::Ue, bearer, k_amf, c, i, counts);
+        self.keys = NasSecurityContext::new(NasSide::Ue, bearer, k_amf, c, i, counts);
     }
 
     pub(crate) fn context(&self) -> Option<&UeContext> {
@@ -337,7 +337,7 @@ impl UeHarness {
     }
 
     /// The UDM answers the request that the last input led to.
-    pub(crate) fn udm(&mut self, batch: &Batch, answer: crate::udm::Answer) -> Batch {
+    pub(crate) fn udm(&mut self, batch: &Batch, answer: crate::udm::UdmAnswer) -> Batch {
         let index = batch.outputs.iter().position(|o| matches!(o.effect, Effect::Udm(_))).unwrap();
         let to = OutputId { clock: self.clock, index: index as u16 };
         self.input(Payload::Udm { to, answer })
@@ -406,7 +406,7 @@ impl UeHarness {
         n2(batch).into_iter().filter_map(|m| self.open(pdu_of(m)?)).collect()
     }
 
-    fn open(&mut self, pdu: Vec<u8>) -> Option<mm::Message> {
+    pub(crate) fn open(&mut self, pdu: Vec<u8>) -> Option<mm::Message> {
         let mut plain = Vec::new();
         if self.keys.unprotect(&pdu, &mut plain).is_err() {
             plain = pdu;
@@ -440,7 +440,7 @@ pub(crate) fn n2(batch: &Batch) -> Vec<Message> {
     octets.map(|o| Message::decode(o).unwrap()).collect()
 }
 
-fn pdu_of(message: Message) -> Option<Vec<u8>> {
+pub(crate) fn pdu_of(message: Message) -> Option<Vec<u8>> {
     match message {
         Message::DownlinkNasTransport(m) => Some(m.nas_pdu),
         Message::InitialContextSetupRequest(m) => m.nas_pdu,

@@ -311,7 +311,7 @@ fn tls(
         .with_safe_default_protocol_versions()
         .map_err(|e| other(&e))?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Pinned { certificate, provider }))
+        .with_custom_certificate_verifier(Arc::new(PinnedCertificate { certificate, provider }))
         .with_no_client_auth();
     let connection =
         ClientConnection::new(Arc::new(config), ServerName::from(to.ip())).map_err(|e| other(&e))?;
@@ -320,12 +320,12 @@ fn tls(
 
 /// Trusts one certificate, which is stored on this host, whatever its names and its authority.
 #[derive(Debug)]
-struct Pinned {
+struct PinnedCertificate {
     certificate: CertificateDer<'static>,
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Pinned {
+impl ServerCertVerifier for PinnedCertificate {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

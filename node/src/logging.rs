@@ -46,7 +46,7 @@ pub fn start_as(log: Log, function: Option<&str>) -> Result<Logging, String> {
         LogFormat::Json => format!("{{\"function\":\"{name}\","),
     });
     let cut = if function.is_some() && log.format == LogFormat::Json { 1 } else { 0 };
-    let writer = Writer { sender: sender.clone(), lost: lost.clone(), prefix: prefix.into(), cut };
+    let writer = LogWriter { sender: sender.clone(), lost: lost.clone(), prefix: prefix.into(), cut };
     let cannot = |e: &dyn std::fmt::Display| format!("nothing can be logged: {e}");
     let thread = std::thread::Builder::new()
         .name("log".into())
@@ -129,7 +129,7 @@ fn write(lines: &Receiver<Vec<u8>>, lost: &AtomicU64, out: &mut dyn Write) {
 }
 
 #[derive(Clone)]
-struct Writer {
+struct LogWriter {
     sender: SyncSender<Vec<u8>>,
     lost: Arc<AtomicU64>,
     /// What each line begins with, in place of its first octets: the brace that opens an object of JSON.
@@ -137,7 +137,7 @@ struct Writer {
     cut: usize,
 }
 
-impl Write for Writer {
+impl Write for LogWriter {
     /// Takes one finished line: the formatter writes each at once.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let mut whole = self.prefix.as_bytes().to_vec();
@@ -153,7 +153,7 @@ impl Write for Writer {
     }
 }
 
-impl<'a> MakeWriter<'a> for Writer {
+impl<'a> MakeWriter<'a> for LogWriter {
     type Writer = Self;
 
     fn make_writer(&'a self) -> Self {
@@ -170,7 +170,7 @@ mod tests {
         // The filter that `start` installs, with a counter in place of the writer.
         let (filter, handle) = reload::Layer::<_, Registry>::new(filter(LogLevel::Info));
         let (sender, lines) = sync_channel(8);
-        let writer = Writer { sender, lost: Arc::default(), prefix: "".into(), cut: 0 };
+        let writer = LogWriter { sender, lost: Arc::default(), prefix: "".into(), cut: 0 };
         let log = tracing_subscriber::registry().with(filter).with(fmt::layer().with_writer(writer));
         crate::log_limiter::with_subscriber(log, || {
             tracing::debug!("one");
@@ -187,7 +187,7 @@ mod tests {
     fn a_blocked_terminal_blocks_no_thread_and_lost_lines_are_counted() {
         let (sender, lines) = sync_channel(2);
         let lost = Arc::new(AtomicU64::new(0));
-        let mut writer = Writer { sender: sender.clone(), lost: lost.clone(), prefix: "".into(), cut: 0 };
+        let mut writer = LogWriter { sender: sender.clone(), lost: lost.clone(), prefix: "".into(), cut: 0 };
         for i in 0..5 {
             writer.write_all(format!("line {i}\n").as_bytes()).unwrap();
         }
@@ -203,7 +203,7 @@ mod tests {
     fn lines_of_a_unit_begin_with_the_name_of_their_function() {
         let line = |prefix: &str, cut, line: &str| {
             let (sender, lines) = sync_channel(2);
-            let mut writer = Writer { sender, lost: Arc::default(), prefix: prefix.into(), cut };
+            let mut writer = LogWriter { sender, lost: Arc::default(), prefix: prefix.into(), cut };
             writer.write_all(line.as_bytes()).unwrap();
             String::from_utf8(lines.recv().unwrap()).unwrap()
         };

@@ -9,7 +9,7 @@ use whimbrel_store::{Store, StoreError, SubscriberRecord, WithSecrets};
 use crate::config;
 
 /// Opens the store that the configuration names, or makes it. Errors: the store's sentence.
-pub fn open(config: &config::Store) -> Result<Store, String> {
+pub fn open(config: &config::StoreConfig) -> Result<Store, String> {
     let key = config.key_in_force();
     // The package's link to the credential of a service that is stopped: a new key would not be the store's.
     if key.is_symlink() && !key.exists() {

@@ -12,9 +12,9 @@ use whimbrel_privacy::token::TokenHash;
 
 use crate::gnb::{self, GTPU_HEADROOM, Gnb, GnbConfig, Via, XnMessage};
 use crate::outbox::Outbox;
-use crate::radio::{Down, UeId, Up};
-use crate::ue::{self, Command, MmState, Ue, UeConfig};
-use crate::user_plane::{Addresses, Outcome, Stack, Stream, StreamConfig, Task, TaskError};
+use crate::radio::{DownlinkMessage, UeId, UplinkMessage};
+use crate::ue::{self, MmState, Ue, UeCommand, UeConfig};
+use crate::user_plane::{Addresses, Stack, Stream, StreamConfig, Task, TaskError, TaskOutcome};
 
 /// Index of a gNB, in the order in which they were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,7 +59,7 @@ pub enum Input<'a> {
         datagram: &'a [u8],
     },
     /// A command to a UE.
-    Command(UeId, Command),
+    Command(UeId, UeCommand),
     /// A task for the IP stack of a UE's newest session.
     Task(UeId, Task),
     /// A program on a UE sends a packet over a session.
@@ -128,7 +128,7 @@ pub enum Output {
     /// A UE's stream has ended at both sides.
     StreamEnded(UeId),
     /// A UE's task has ended.
-    Task(UeId, Result<Outcome, TaskError>),
+    Task(UeId, Result<TaskOutcome, TaskError>),
 }
 
 /// The endpoint of UEs' packets.
@@ -159,14 +159,14 @@ const RULES_SETTLE: Duration = Duration::from_secs(2);
 
 /// A message between two state machines.
 enum Job {
-    ToGnb(UeId, Up),
+    ToGnb(UeId, UplinkMessage),
     ToUe(UeId, ue::Input),
     Xn { from: GlobalGnbId, to: GlobalGnbId, message: XnMessage },
 }
 
 /// A UE that has left one cell and is not in the other yet.
 struct BetweenCells {
-    command: Down,
+    command: DownlinkMessage,
     /// Its packets, which leave when it has arrived.
     uplink: VecDeque<(PduSessionId, Vec<u8>)>,
 }
@@ -399,7 +399,9 @@ impl Cells {
         for output in outputs.drain() {
             match output {
                 gnb::Output::Ngap { stream, octets } => out.push(Output::Ngap { gnb: id, stream, octets }),
-                gnb::Output::Radio(ue, command @ Down::Handover { .. }) if !interruption.is_zero() => {
+                gnb::Output::Radio(ue, command @ DownlinkMessage::Handover { .. })
+                    if !interruption.is_zero() =>
+                {
                     let leaves = BetweenCells { command, uplink: VecDeque::new() };
                     self.between_cells.insert((now + interruption, ue), leaves);
                 }
@@ -439,7 +441,7 @@ impl Cells {
         for output in self.from_ue.drain() {
             match output {
                 ue::Output::Radio(up) => {
-                    if let Up::HandoverComplete { to, .. } = &up
+                    if let UplinkMessage::HandoverComplete { to, .. } = &up
                         && let Some(i) = self.gnbs.iter().position(|g| g.config().id == *to)
                     {
                         slot.gnb = GnbId(i as u16);
@@ -661,7 +663,7 @@ impl Cells {
                 // A cell without N2 is barred.
                 let barred = gnb.is_none_or(|g| !g.is_up());
                 if slot.ue.state() == MmState::Registered && !slot.ue.is_connected() && !barred {
-                    self.ue_takes(now, id, ue::Input::Command(Command::ServiceRequest), out);
+                    self.ue_takes(now, id, ue::Input::Command(UeCommand::ServiceRequest), out);
                 }
             }
         }
@@ -682,7 +684,7 @@ mod tests {
         let gnb = cells.add_gnb(GnbConfig::new(id, Tac::new(1).unwrap(), Vec::new(), address));
         let tai = cells.gnb(gnb).unwrap().config().tai();
         let ue = UeId(0);
-        let command = Down::Handover {
+        let command = DownlinkMessage::Handover {
             to: id,
             tai,
             target: RanUeNgapId(1),

@@ -9,7 +9,7 @@ const FC_KEYS: u8 = 0xf1;
 
 /// A subscription, as provisioned in a core.
 #[derive(Clone, Debug)]
-pub struct Subscription {
+pub struct ProvisionedUe {
     /// SUPI of the subscriber.
     pub supi: Supi,
     /// The UE's IMEISV.
@@ -20,7 +20,7 @@ pub struct Subscription {
     pub opc: [u8; 16],
 }
 
-impl Subscription {
+impl ProvisionedUe {
     /// The subscription of a SUPI under a seed.
     pub fn derive(seed: &[u8; 32], supi: Supi) -> Self {
         let imsi = supi.imsi();
@@ -43,12 +43,12 @@ impl Subscription {
 }
 
 /// `count` subscriptions with consecutive IMSIs from `first`; fewer if the digits overflow.
-pub fn subscriptions(seed: &[u8; 32], first: Supi, count: u32) -> Vec<Subscription> {
+pub fn subscriptions(seed: &[u8; 32], first: Supi, count: u32) -> Vec<ProvisionedUe> {
     let imsi = first.imsi();
     let width = imsi.len();
     let from: u64 = imsi.parse().unwrap_or(0);
     let supis = (0..u64::from(count)).map_while(|i| format!("{:0width$}", from + i).parse::<Supi>().ok());
-    supis.filter(|s| s.imsi().len() == width).map(|supi| Subscription::derive(seed, supi)).collect()
+    supis.filter(|s| s.imsi().len() == width).map(|supi| ProvisionedUe::derive(seed, supi)).collect()
 }
 
 #[cfg(test)]

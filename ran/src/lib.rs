@@ -26,4 +26,4 @@ pub mod ue;
 pub mod user_plane;
 
 pub use outbox::Outbox;
-pub use radio::{Connect, Down, UeId, Up};
+pub use radio::{Connect, DownlinkMessage, UeId, UplinkMessage};

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use whimbrel_ids::{FiveQi, Instant, PduSessionId, Qfi};
 use whimbrel_nas::ie::{
     FilterComponent, FilterDirection, FlowOperation, FlowParameter, PacketFilter, PduSessionType,
-    QosFlowDescription, QosRule, RuleBinding, RuleOperation,
+    QosFlowBinding, QosFlowDescription, QosRule, RuleOperation,
 };
 use whimbrel_ngap::{Cause, CauseRadioNetwork};
 
@@ -19,14 +19,14 @@ use crate::cells::{Cells, GnbId, Input, Output};
 use crate::gnb;
 use crate::outbox::Outbox;
 use crate::radio::UeId;
-use crate::report::{Failure, Report};
+use crate::report::{ScenarioReport, StepFailure};
 use crate::scenario::{
-    ArrivalPattern, HandoverStep, ModifyStep, Part, Scenario, ScenarioError, SessionStep, SessionType, Step,
-    StreamStep, Url, Way,
+    ArrivalPattern, HandoverKind, HandoverStep, ModifyStep, Scenario, ScenarioError, ScenarioPart,
+    SessionStep, SessionType, Step, StreamStep, Url,
 };
 use crate::trace::TraceEvent;
-use crate::ue::{self, Command, Procedure, QosRequest, SessionRequest};
-use crate::user_plane::{Outcome, StreamConfig, Task, TaskError};
+use crate::ue::{self, MeasuredProcedure, QosRequest, SessionRequest, UeCommand};
+use crate::user_plane::{StreamConfig, Task, TaskError, TaskOutcome};
 
 /// How often a burst that is held is looked at.
 const HELD_BURST: Duration = Duration::from_millis(1);
@@ -57,7 +57,7 @@ const SETTLING: Duration = Duration::from_millis(700);
 #[derive(Clone, Debug)]
 struct Play {
     /// Its present step; `None` if it is not active.
-    step: Option<(Part, usize)>,
+    step: Option<(ScenarioPart, usize)>,
     /// When it started.
     begun: Instant,
     /// Number of its streams.
@@ -79,7 +79,7 @@ struct Play {
 
 /// When UEs of a section arrive.
 #[derive(Clone, Copy, Debug)]
-enum Coming {
+enum SectionArrivals {
     AtOnce,
     /// At a rate per second.
     Rate(f64),
@@ -96,8 +96,8 @@ enum Coming {
 /// The arrivals of one rate.
 #[derive(Clone, Copy, Debug)]
 struct Section {
-    part: Part,
-    coming: Coming,
+    part: ScenarioPart,
+    coming: SectionArrivals,
     count: u64,
 }
 
@@ -105,7 +105,7 @@ impl Section {
     /// UEs a second, if they arrive at a rate.
     fn rate(&self) -> Option<f64> {
         match self.coming {
-            Coming::Rate(rate) => Some(rate),
+            SectionArrivals::Rate(rate) => Some(rate),
             _ => None,
         }
     }
@@ -126,7 +126,7 @@ pub struct Player {
     arrived: u64,
     /// Number of active UEs.
     playing: u64,
-    reports: Vec<Report>,
+    reports: Vec<ScenarioReport>,
     inner: Outbox<Output>,
     spare: Outbox<Output>,
     started: bool,
@@ -149,26 +149,30 @@ impl Player {
         scenario.check()?;
         let ues = cells.ues() as u32;
         let all = u64::from(ues);
-        let begin = |coming, count| Section { part: Part::Begin, coming, count };
-        let at_rate = |rate: f64, count: f64| begin(Coming::Rate(rate), count as u64);
+        let begin = |coming, count| Section { part: ScenarioPart::Begin, coming, count };
+        let at_rate = |rate: f64, count: f64| begin(SectionArrivals::Rate(rate), count as u64);
         let mut sections = match &scenario.arrival {
-            ArrivalPattern::AtOnce => vec![begin(Coming::AtOnce, all)],
+            ArrivalPattern::AtOnce => vec![begin(SectionArrivals::AtOnce, all)],
             ArrivalPattern::Rate(rate) => vec![at_rate(*rate, f64::from(ues))],
             ArrivalPattern::Rates { rates, seconds } => {
                 rates.iter().map(|r| at_rate(*r, (r * seconds).ceil())).collect()
             }
             ArrivalPattern::Bursts { ues, within_ms, every_s, times } => {
                 let ues = u64::from(*ues);
-                let bursts = Coming::Bursts { ues, within: within_ms / 1e3, every: *every_s };
+                let bursts = SectionArrivals::Bursts { ues, within: within_ms / 1e3, every: *every_s };
                 vec![begin(bursts, ues * u64::from(*times))]
             }
             ArrivalPattern::Trace(events) => {
-                vec![Section { part: Part::Trace, coming: Coming::Trace, count: events.len() as u64 }]
+                vec![Section {
+                    part: ScenarioPart::Trace,
+                    coming: SectionArrivals::Trace,
+                    count: events.len() as u64,
+                }]
             }
         };
         if !scenario.before.is_empty() {
-            let coming = Coming::Rate(scenario.before_rate);
-            sections.insert(0, Section { part: Part::Before, coming, count: all });
+            let coming = SectionArrivals::Rate(scenario.before_rate);
+            sections.insert(0, Section { part: ScenarioPart::Before, coming, count: all });
         }
         let play = Play {
             step: None,
@@ -261,7 +265,7 @@ impl Player {
 
     /// Numbers of UEs that have completed, failed, and are active.
     pub fn progress(&self) -> (u64, u64, u64) {
-        let sum = |f: fn(&Report) -> u64| self.reports.iter().map(f).sum();
+        let sum = |f: fn(&ScenarioReport) -> u64| self.reports.iter().map(f).sum();
         (sum(|r| r.completed), sum(|r| r.failed), self.playing)
     }
 
@@ -271,7 +275,7 @@ impl Player {
     }
 
     /// The reports so far, one of each rate.
-    pub fn reports(&self) -> &[Report] {
+    pub fn reports(&self) -> &[ScenarioReport] {
         &self.reports
     }
 
@@ -293,17 +297,17 @@ impl Player {
 
     fn next_arrival(&self) -> Option<Instant> {
         let (section, start) = self.section.as_ref().filter(|(s, _)| self.arrived < s.count)?;
-        if section.part == Part::Before && self.playing >= PREPARING_MAX {
+        if section.part == ScenarioPart::Before && self.playing >= PREPARING_MAX {
             return None; // the next one arrives when one of these is done
         }
         let after = match section.coming {
-            Coming::AtOnce => 0.0,
-            Coming::Rate(rate) => self.arrived as f64 / rate,
-            Coming::Bursts { ues, within, every } => {
+            SectionArrivals::AtOnce => 0.0,
+            SectionArrivals::Rate(rate) => self.arrived as f64 / rate,
+            SectionArrivals::Bursts { ues, within, every } => {
                 let (burst, of) = (self.arrived / ues, self.arrived % ues);
                 burst as f64 * every + within * of as f64 / ues as f64
             }
-            Coming::Trace => return Some(*start + self.traced(self.arrived)?.at),
+            SectionArrivals::Trace => return Some(*start + self.traced(self.arrived)?.at),
         };
         Some(*start + Duration::from_micros((after * 1e6) as u64))
     }
@@ -316,15 +320,15 @@ impl Player {
     }
 
     fn next_section(&mut self, now: Instant) {
-        let before = self.section.is_some_and(|(s, _)| s.part == Part::Before);
-        if before && self.reports.last().is_some_and(Report::is_clean) {
+        let before = self.section.is_some_and(|(s, _)| s.part == ScenarioPart::Before);
+        if before && self.reports.last().is_some_and(ScenarioReport::is_clean) {
             self.reports.pop();
         }
         self.section = self.sections.pop_front().map(|s| (s, now));
         self.arrived = 0;
         self.sections_begun += 1;
         if let Some((section, _)) = &self.section {
-            self.reports.push(Report { rate: section.rate(), ..Report::default() });
+            self.reports.push(ScenarioReport { rate: section.rate(), ..ScenarioReport::default() });
         }
     }
 
@@ -336,16 +340,16 @@ impl Player {
             }
             self.arrived += 1;
             self.report().arrived += 1;
-            let of_trace = self.section.is_some_and(|(s, _)| s.part == Part::Trace);
+            let of_trace = self.section.is_some_and(|(s, _)| s.part == ScenarioPart::Trace);
             if let Some(ue) = self.traced(self.arrived - 1).filter(|_| of_trace).map(|e| UeId(e.ue)) {
                 let event = self.arrived as usize - 1;
                 match self.plays.get(ue.index()).is_some_and(|p| p.step.is_some()) {
                     true => self.late.entry(ue).or_default().push_back((due, event)),
-                    false => self.begin(now, ue, Part::Trace, event, due),
+                    false => self.begin(now, ue, ScenarioPart::Trace, event, due),
                 }
                 continue;
             }
-            let part = self.section.map_or(Part::Begin, |(s, _)| s.part);
+            let part = self.section.map_or(ScenarioPart::Begin, |(s, _)| s.part);
             let free = self.free.iter().position(|ue| !self.attaching.contains_key(ue));
             match free.and_then(|at| self.free.remove(at)) {
                 Some(ue) => self.begin(now, ue, part, 0, due),
@@ -372,7 +376,8 @@ impl Player {
     /// Whether a burst that is due waits, since UEs are held. Later ones keep their distance from it.
     fn holds_burst(&mut self, now: Instant, due: Instant) -> bool {
         let Some((section, start)) = &mut self.section else { return false };
-        let begins = matches!(section.coming, Coming::Bursts { ues, .. } if self.arrived.is_multiple_of(ues));
+        let begins =
+            matches!(section.coming, SectionArrivals::Bursts { ues, .. } if self.arrived.is_multiple_of(ues));
         if self.held && begins {
             *start = *start + now.since(due) + HELD_BURST;
         }
@@ -380,7 +385,7 @@ impl Player {
     }
 
     /// A UE arrives.
-    fn begin(&mut self, now: Instant, ue: UeId, part: Part, index: usize, due: Instant) {
+    fn begin(&mut self, now: Instant, ue: UeId, part: ScenarioPart, index: usize, due: Instant) {
         self.playing += 1;
         self.report().lag.add(now.since(due));
         if let Some(play) = self.plays.get_mut(ue.index()) {
@@ -391,7 +396,10 @@ impl Player {
 
     fn end_section(&mut self, now: Instant, out: &mut Outbox<Output>) {
         let Some((section, start)) = self.section else { return };
-        if self.arrived < section.count || self.playing > 0 || (self.held && section.part == Part::Before) {
+        if self.arrived < section.count
+            || self.playing > 0
+            || (self.held && section.part == ScenarioPart::Before)
+        {
             return;
         }
         self.report().elapsed = now.since(start);
@@ -434,10 +442,10 @@ impl Player {
         }
     }
 
-    fn report(&mut self) -> &mut Report {
+    fn report(&mut self) -> &mut ScenarioReport {
         if self.reports.is_empty() {
             // Before the first arrival: outputs of NG setup.
-            self.reports.push(Report::default());
+            self.reports.push(ScenarioReport::default());
         }
         let last = self.reports.len() - 1;
         &mut self.reports[last]
@@ -445,14 +453,20 @@ impl Player {
 
     fn step_of(&self, ue: UeId) -> Option<Step> {
         match self.plays.get(ue.index())?.step? {
-            (Part::Trace, index) => self.traced(index as u64).map(|e| e.step.clone()),
+            (ScenarioPart::Trace, index) => self.traced(index as u64).map(|e| e.step.clone()),
             (part, index) => self.scenario.part(ue.0, part).get(index).cloned(),
         }
     }
 
     /// The step with this number; after the last one the repeated part while there is time, then the end.
-    fn next_step(&self, now: Instant, ue: UeId, part: Part, index: usize) -> Option<(Part, usize, Step)> {
-        if part == Part::Trace {
+    fn next_step(
+        &self,
+        now: Instant,
+        ue: UeId,
+        part: ScenarioPart,
+        index: usize,
+    ) -> Option<(ScenarioPart, usize, Step)> {
+        if part == ScenarioPart::Trace {
             let fresh = self.plays.get(ue.index())?.step.is_none();
             return self.traced(index as u64).filter(|_| fresh).map(|e| (part, index, e.step.clone()));
         }
@@ -464,13 +478,15 @@ impl Player {
             return Some((part, index, step.clone()));
         }
         match part {
-            Part::Begin | Part::Repeat if time_left => first(Part::Repeat).or_else(|| first(Part::End)),
-            Part::Begin | Part::Repeat => first(Part::End),
-            Part::Before | Part::Trace | Part::End => None,
+            ScenarioPart::Begin | ScenarioPart::Repeat if time_left => {
+                first(ScenarioPart::Repeat).or_else(|| first(ScenarioPart::End))
+            }
+            ScenarioPart::Begin | ScenarioPart::Repeat => first(ScenarioPart::End),
+            ScenarioPart::Before | ScenarioPart::Trace | ScenarioPart::End => None,
         }
     }
 
-    fn begin_step(&mut self, now: Instant, ue: UeId, part: Part, index: usize, due: Instant) {
+    fn begin_step(&mut self, now: Instant, ue: UeId, part: ScenarioPart, index: usize, due: Instant) {
         let Some((part, index, step)) = self.next_step(now, ue, part, index) else {
             return self.completed(now, ue);
         };
@@ -493,8 +509,8 @@ impl Player {
     /// Starts the UE's step.
     fn act(&mut self, now: Instant, ue: UeId, step: &Step) {
         match step {
-            Step::Register => self.command(now, ue, Command::Register),
-            Step::Session(s) => self.command(now, ue, Command::EstablishSession(request(s))),
+            Step::Register => self.command(now, ue, UeCommand::Register),
+            Step::Session(s) => self.command(now, ue, UeCommand::EstablishSession(request(s))),
             Step::Modify(m) => self.modify(now, ue, &asked_flow(*m)),
             Step::EndFlow => {
                 let info = self.cells.ue(ue).and_then(|p| p.sessions().last());
@@ -509,7 +525,7 @@ impl Player {
                 }
             }
             Step::ReleaseSession => match self.plays.get(ue.index()).and_then(|p| p.session) {
-                Some(id) => self.command(now, ue, Command::ReleaseSession(id)),
+                Some(id) => self.command(now, ue, UeCommand::ReleaseSession(id)),
                 None => self.fail(now, ue, "there is no session to release".into()),
             },
             Step::Resolve(name) => self.resolve(now, ue, name, PlayerPhase::Main),
@@ -525,10 +541,10 @@ impl Player {
                     false => self.done(now, ue),
                 }
             }
-            Step::Return => self.command(now, ue, Command::ServiceRequest),
-            Step::Deregister => self.command(now, ue, Command::Deregister { switch_off: false }),
-            Step::SwitchOff => self.command(now, ue, Command::Deregister { switch_off: true }),
-            Step::PeriodicRegistration => self.command(now, ue, Command::PeriodicRegistration),
+            Step::Return => self.command(now, ue, UeCommand::ServiceRequest),
+            Step::Deregister => self.command(now, ue, UeCommand::Deregister { switch_off: false }),
+            Step::SwitchOff => self.command(now, ue, UeCommand::Deregister { switch_off: true }),
+            Step::PeriodicRegistration => self.command(now, ue, UeCommand::PeriodicRegistration),
             Step::Handover(h) => self.hand_over(now, ue, *h),
             Step::Move => self.go_on(now, ue),
             Step::Stream(s) => self.stream(now, ue, s),
@@ -547,7 +563,7 @@ impl Player {
 
     fn modify(&mut self, now: Instant, ue: UeId, request: &QosRequest) {
         match self.plays.get(ue.index()).and_then(|p| p.session) {
-            Some(id) => self.command(now, ue, Command::ModifySession(id, Box::new(request.clone()))),
+            Some(id) => self.command(now, ue, UeCommand::ModifySession(id, Box::new(request.clone()))),
             None => self.fail(now, ue, "there is no session to modify".into()),
         }
     }
@@ -568,8 +584,8 @@ impl Player {
             stream.handover_begins(now);
         }
         let via = match step.via {
-            Way::Xn => gnb::Via::Xn,
-            Way::N2 => gnb::Via::N2,
+            HandoverKind::Xn => gnb::Via::Xn,
+            HandoverKind::N2 => gnb::Via::N2,
         };
         self.cells.handle(now, Input::HandOver(ue, to, via), &mut self.inner);
     }
@@ -636,7 +652,7 @@ impl Player {
         }
     }
 
-    fn command(&mut self, now: Instant, ue: UeId, command: Command) {
+    fn command(&mut self, now: Instant, ue: UeId, command: UeCommand) {
         self.cells.handle(now, Input::Command(ue, command), &mut self.inner);
     }
 
@@ -681,12 +697,12 @@ impl Player {
         }
     }
 
-    fn on_task(&mut self, now: Instant, ue: UeId, outcome: &Result<Outcome, TaskError>) {
+    fn on_task(&mut self, now: Instant, ue: UeId, outcome: &Result<TaskOutcome, TaskError>) {
         let Some(step) = self.step_of(ue) else { return };
         let Some(play) = self.plays.get_mut(ue.index()) else { return };
         match (outcome, play.phase, step) {
             (Err(e), ..) => self.fail(now, ue, e.to_string()),
-            (Ok(Outcome::Resolved(addresses)), phase, step) => {
+            (Ok(TaskOutcome::Resolved(addresses)), phase, step) => {
                 let Some(address) = addresses.first().copied() else { return };
                 match (phase, step) {
                     (PlayerPhase::Main, Step::Resolve(name)) => {
@@ -697,12 +713,12 @@ impl Player {
                     _ => {}
                 }
             }
-            (Ok(Outcome::Fetched { status, .. }), _, Step::Fetch(_)) if !(200..300).contains(status) => {
+            (Ok(TaskOutcome::Fetched { status, .. }), _, Step::Fetch(_)) if !(200..300).contains(status) => {
                 self.fail(now, ue, format!("HTTP status {status}"));
             }
-            (Ok(Outcome::Pong), _, Step::Ping(_))
-            | (Ok(Outcome::Fetched { .. }), _, Step::Fetch(_))
-            | (Ok(Outcome::Router(_)), PlayerPhase::Router, Step::Session(_)) => self.done(now, ue),
+            (Ok(TaskOutcome::Pong), _, Step::Ping(_))
+            | (Ok(TaskOutcome::Fetched { .. }), _, Step::Fetch(_))
+            | (Ok(TaskOutcome::Router(_)), PlayerPhase::Router, Step::Session(_)) => self.done(now, ue),
             _ => {}
         }
     }
@@ -760,11 +776,11 @@ impl Player {
         match (event, self.attaching.get(&ue)) {
             (ue::Event::Idle, None) if !self.expects_idle(ue) => {
                 self.attaching.insert(ue, false);
-                self.command(now, ue, Command::Register);
+                self.command(now, ue, UeCommand::Register);
             }
             (ue::Event::Registered { .. }, Some(false)) => {
                 self.attaching.insert(ue, true);
-                self.command(now, ue, Command::EstablishSession(request(&SessionStep::default())));
+                self.command(now, ue, UeCommand::EstablishSession(request(&SessionStep::default())));
             }
             (ue::Event::SessionUp { session, .. }, Some(true)) => {
                 self.attaching.remove(&ue);
@@ -842,7 +858,7 @@ impl Player {
         let end = if play.phase == PlayerPhase::Settling { play.handed_over } else { now };
         times.latency.add(end.since(play.due));
         times.wire.add(end.since(play.sent));
-        let (part, index) = play.step.unwrap_or((Part::Begin, 0));
+        let (part, index) = play.step.unwrap_or((ScenarioPart::Begin, 0));
         self.begin_step(now, ue, part, index + 1, now);
     }
 
@@ -854,7 +870,7 @@ impl Player {
             play.resolved = None;
         }
         self.is_free(now, ue);
-        let before = self.section.is_some_and(|(s, _)| s.part == Part::Before);
+        let before = self.section.is_some_and(|(s, _)| s.part == ScenarioPart::Before);
         if self.scenario.again || before {
             self.free.push_back(ue);
         }
@@ -868,7 +884,7 @@ impl Player {
             self.late.remove(&ue);
         }
         if let Some((due, event)) = next {
-            self.begin(now, ue, Part::Trace, event, due);
+            self.begin(now, ue, ScenarioPart::Trace, event, due);
         }
     }
 
@@ -877,7 +893,7 @@ impl Player {
         let Some(step) = self.step_of(id) else { return };
         if let Some(ue) = self.cells.ue(id) {
             let supi = ue.config().supi;
-            self.report().fail(Failure { supi, step: step.name(), reason });
+            self.report().fail(StepFailure { supi, step: step.name(), reason });
         }
         self.plays_no_more(now, id);
     }
@@ -888,22 +904,22 @@ impl Player {
             play.step = None;
         }
         self.playing -= 1;
-        self.command(now, ue, Command::Deregister { switch_off: true });
+        self.command(now, ue, UeCommand::Deregister { switch_off: true });
         self.is_free(now, ue);
     }
 }
 
 /// Whether a failure of this procedure ends the step.
-fn ends(procedure: Procedure, step: &Step) -> bool {
+fn ends(procedure: MeasuredProcedure, step: &Step) -> bool {
     match procedure {
-        Procedure::Registration => !matches!(step, Step::Deregister | Step::SwitchOff),
-        Procedure::ServiceRequest => {
+        MeasuredProcedure::Registration => !matches!(step, Step::Deregister | Step::SwitchOff),
+        MeasuredProcedure::ServiceRequest => {
             matches!(step, Step::Return | Step::Paged | Step::Session(_) | Step::ReleaseSession)
         }
-        Procedure::SessionEstablishment => matches!(step, Step::Session(_)),
-        Procedure::SessionModification => matches!(step, Step::Modify(_) | Step::EndFlow),
-        Procedure::SessionRelease => matches!(step, Step::ReleaseSession),
-        Procedure::Deregistration => matches!(step, Step::Deregister | Step::SwitchOff),
+        MeasuredProcedure::SessionEstablishment => matches!(step, Step::Session(_)),
+        MeasuredProcedure::SessionModification => matches!(step, Step::Modify(_) | Step::EndFlow),
+        MeasuredProcedure::SessionRelease => matches!(step, Step::ReleaseSession),
+        MeasuredProcedure::Deregistration => matches!(step, Step::Deregister | Step::SwitchOff),
     }
 }
 
@@ -917,7 +933,7 @@ fn asked_flow(step: ModifyStep) -> QosRequest {
         id: 0,
         operation: RuleOperation::Create(vec![filter]),
         default: false,
-        binding: Some(RuleBinding { precedence: ASKED_PRECEDENCE, segregation: false, qfi }),
+        binding: Some(QosFlowBinding { precedence: ASKED_PRECEDENCE, segregation: false, qfi }),
     };
     let flow = QosFlowDescription {
         qfi,

@@ -42,7 +42,7 @@ pub struct Connect {
 
 /// An uplink message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Up {
+pub enum UplinkMessage {
     /// It sets up a connection.
     Connect(Connect),
     /// A NAS message on its connection.
@@ -60,7 +60,7 @@ pub enum Up {
 
 /// A downlink message.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Down {
+pub enum DownlinkMessage {
     /// A NAS message.
     Nas(Vec<u8>),
     /// The AS security is activated: the UE must have derived the same K_gNB (TS 38.331 §5.3.4).
@@ -113,7 +113,7 @@ pub enum Down {
 }
 
 /// Keys are redacted.
-impl fmt::Debug for Down {
+impl fmt::Debug for DownlinkMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nas(nas) => write!(f, "Nas({} octets)", nas.len()),

@@ -101,7 +101,7 @@ pub struct Gaps {
 
 /// A failed step of a UE.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct StepFailure {
     /// SUPI of the UE.
     pub supi: Supi,
     /// The step that failed.
@@ -112,7 +112,7 @@ pub struct Failure {
 
 /// Results of a scenario, or of one of its rates.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct ScenarioReport {
     /// UEs a second, if they arrived at a rate.
     pub rate: Option<f64>,
     /// UEs that arrived.
@@ -128,7 +128,7 @@ pub struct Report {
     /// By the name of the step.
     pub steps: BTreeMap<&'static str, StepReport>,
     /// The failures that are kept.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<StepFailure>,
     /// Number of failures.
     pub failed: u64,
     /// Violations of the standards by the core, as text; stored ones.
@@ -143,12 +143,12 @@ pub struct Report {
     pub elapsed: Duration,
 }
 
-impl Report {
+impl ScenarioReport {
     pub(crate) fn step(&mut self, name: &'static str) -> &mut StepReport {
         self.steps.entry(name).or_default()
     }
 
-    pub(crate) fn fail(&mut self, failure: Failure) {
+    pub(crate) fn fail(&mut self, failure: StepFailure) {
         self.failed += 1;
         self.step(failure.step).failed += 1;
         if self.failures.len() < KEPT_MAX {
@@ -205,7 +205,8 @@ impl Report {
                 "wire_us": s.wire.json(),
             })
         };
-        let failure = |f: &Failure| json!({"supi": f.supi.to_string(), "step": f.step, "reason": f.reason});
+        let failure =
+            |f: &StepFailure| json!({"supi": f.supi.to_string(), "step": f.step, "reason": f.reason});
         json!({
             "rate": self.rate,
             "arrived": self.arrived,
@@ -242,7 +243,7 @@ mod tests {
 
     #[test]
     fn quantiles_and_cleanliness() {
-        let mut r = Report { arrived: 1, completed: 1, ..Report::default() };
+        let mut r = ScenarioReport { arrived: 1, completed: 1, ..ScenarioReport::default() };
         (1..=1000).for_each(|n| r.step("register").latency.add(Duration::from_micros(n)));
         r.step("register").latency.add(Duration::MAX);
         let t = &r.steps["register"].latency;
@@ -250,7 +251,7 @@ mod tests {
         assert!(t.max_micros() >= MICROS_MAX);
         assert!(r.is_clean());
         let supi = "imsi-999700000000001".parse().unwrap();
-        r.fail(Failure { supi, step: "register", reason: "no".into() });
+        r.fail(StepFailure { supi, step: "register", reason: "no".into() });
         assert!(!r.is_clean());
         assert_eq!(r.json()["steps"]["register"]["failed"], 1);
     }

@@ -116,7 +116,7 @@ pub enum ArrivalPattern {
 
 /// The parts of what a UE does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum ScenarioPart {
     Before,
     Trace,
     Begin,
@@ -176,7 +176,7 @@ pub enum Step {
 pub struct HandoverStep {
     /// The interface of the handover.
     #[serde(default)]
-    pub via: Way,
+    pub via: HandoverKind,
     /// To which gNB, counted from 0; without it to the next one.
     pub to: Option<u16>,
 }
@@ -194,7 +194,7 @@ pub struct ModifyStep {
 /// Ways of a handover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Way {
+pub enum HandoverKind {
     /// Xn handover with path switch.
     #[default]
     Xn,
@@ -243,8 +243,8 @@ impl Step {
             Self::Paged => "paged",
             Self::Deregister => "deregister",
             Self::SwitchOff => "switch-off",
-            Self::Handover(HandoverStep { via: Way::Xn, .. }) => "handover-xn",
-            Self::Handover(HandoverStep { via: Way::N2, .. }) => "handover-n2",
+            Self::Handover(HandoverStep { via: HandoverKind::Xn, .. }) => "handover-xn",
+            Self::Handover(HandoverStep { via: HandoverKind::N2, .. }) => "handover-n2",
             Self::Stream(_) => "stream",
             Self::StopStream => "stop-stream",
             Self::Ring(_) => "ring",
@@ -382,22 +382,22 @@ impl Scenario {
     }
 
     /// The steps of a UE, by its number: the scenario's, or its group's.
-    pub(crate) fn part(&self, ue: u32, part: Part) -> &[Step] {
-        if part == Part::Before {
+    pub(crate) fn part(&self, ue: u32, part: ScenarioPart) -> &[Step] {
+        if part == ScenarioPart::Before {
             return &self.before;
         }
         if self.groups.is_empty() {
-            return if part == Part::Begin { &self.steps } else { &[] };
+            return if part == ScenarioPart::Begin { &self.steps } else { &[] };
         }
         let mut before = 0u32;
         for group in &self.groups {
             before = before.saturating_add(group.ues);
             if ue < before {
                 return match part {
-                    Part::Before | Part::Trace => &[],
-                    Part::Begin => &group.begin,
-                    Part::Repeat => &group.repeat,
-                    Part::End => &group.end,
+                    ScenarioPart::Before | ScenarioPart::Trace => &[],
+                    ScenarioPart::Begin => &group.begin,
+                    ScenarioPart::Repeat => &group.repeat,
+                    ScenarioPart::End => &group.end,
                 };
             }
         }

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::scenario::{HandoverStep, SessionStep, Step, Way};
+use crate::scenario::{HandoverKind, HandoverStep, SessionStep, Step};
 
 /// Limit of events of one trace.
 const EVENTS_MAX: usize = 10_000_000;
@@ -106,8 +106,8 @@ pub fn procedure_named(name: &str) -> Option<Step> {
         "release-session" => Step::ReleaseSession,
         "return" => Step::Return,
         "idle" => Step::Idle,
-        "handover-xn" => Step::Handover(HandoverStep { via: Way::Xn, to: None }),
-        "handover-n2" => Step::Handover(HandoverStep { via: Way::N2, to: None }),
+        "handover-xn" => Step::Handover(HandoverStep { via: HandoverKind::Xn, to: None }),
+        "handover-n2" => Step::Handover(HandoverStep { via: HandoverKind::N2, to: None }),
         "periodic-registration" => Step::PeriodicRegistration,
         _ => return None,
     })
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_handover_may_name_its_target() {
-        let step = HandoverStep { via: Way::N2, to: Some(3) };
+        let step = HandoverStep { via: HandoverKind::N2, to: Some(3) };
         assert_eq!(procedure_named("handover-n2@3"), Some(Step::Handover(step)));
     }
 

@@ -24,9 +24,9 @@ pub use cpf::{
     Watchdog,
 };
 pub use cta::{
-    AnswerTimes, Cta, Entropy, Input, Inspect, LogLimits, N14Error, Order, OrderOutcome, Outbox,
-    ProtocolViolation, ReplicationCounters, RestoreError, Restored, StoredAmf, StoredUe, StoredUes,
-    Surviving, TakeoverTime, ToStore, UpfChange, VersionFigures,
+    AnswerTimes, Cta, CtaOrder, Entropy, Input, Inspect, LogLimits, N14Error, OrderOutcome, Outbox,
+    ProtocolViolation, ReplicationCounters, RestorationOutcome, RestoreError, StoredAmf, StoredUe, StoredUes,
+    SurvivingState, TakeoverTime, ToStore, UpfChange, VersionFigures,
 };
-pub use peer_replicas::{PeerReplicaCounters, PeerReplicas, Received};
+pub use peer_replicas::{PeerMessageOutcome, PeerReplicaCounters, PeerReplicas};
 pub use version::CodeVersion;

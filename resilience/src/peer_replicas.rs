@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use whimbrel_control::amf::{Body, N14, PeerAmfId, Relation};
+use whimbrel_control::amf::{N14, N14Body, PeerAmfId, Relation};
 use whimbrel_control::{Checkpoint, Delta, Flat, UeId};
 
 use crate::ToStore;
@@ -22,7 +22,7 @@ const OFFERED_MAX: usize = 256;
 
 /// What to do with a message of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Received {
+pub enum PeerMessageOutcome {
     /// It is for the CTA, as it came.
     Input,
     /// It is for the CTA in this form: completed.
@@ -82,7 +82,7 @@ impl Checkpoints {
 
 /// A peer AMF with its states.
 #[derive(Debug, Default)]
-struct Peer {
+struct PeerAmfReplicas {
     /// UEs of which each side holds the other's at most.
     max: usize,
     /// Of UEs of this AMF, as the peer was sent them.
@@ -96,7 +96,7 @@ struct Peer {
 /// The replicas of UEs at peer AMFs, and of peer AMFs' UEs here.
 #[derive(Debug, Default)]
 pub struct PeerReplicas {
-    peers: BTreeMap<PeerAmfId, Peer>,
+    peers: BTreeMap<PeerAmfId, PeerAmfReplicas>,
     counters: PeerReplicaCounters,
 }
 
@@ -104,11 +104,12 @@ impl PeerReplicas {
     /// With a peer for each of these, and the number of UEs of which either side holds the other's at most. With 0, none is sent or held.
     pub fn new(peers: impl IntoIterator<Item = (PeerAmfId, usize)>) -> Self {
         let peers = peers.into_iter().filter(|(_, max)| *max > 0);
-        let peers = peers.map(|(id, max)| (id, Peer { max, ..Peer::default() })).collect();
+        let peers =
+            peers.map(|(id, max)| (id, PeerAmfReplicas { max, ..PeerAmfReplicas::default() })).collect();
         Self { peers, counters: PeerReplicaCounters::default() }
     }
 
-    /// Whether checkpoints are sent to any peer: then the CTA is asked for those of UEs that have changed ([`crate::Order::StoreUes`]).
+    /// Whether checkpoints are sent to any peer: then the CTA is asked for those of UEs that have changed ([`crate::CtaOrder::StoreUes`]).
     pub fn is_used(&self) -> bool {
         !self.peers.is_empty()
     }
@@ -146,7 +147,7 @@ impl PeerReplicas {
                 |ue, body| (to, N14 { relation: Relation { source: ue, token: [0; 16] }, body }.to_flat());
             let Some(checkpoint) = &checkpoint else {
                 if peer.sent.remove(ue) {
-                    out.push(about(ue, Body::ReplicaGone));
+                    out.push(about(ue, N14Body::ReplicaGone));
                 }
                 continue;
             };
@@ -157,9 +158,9 @@ impl PeerReplicas {
             let delta = former.and_then(|former| Delta::between(former, checkpoint));
             let replica = delta.map_or_else(|| checkpoint.clone().into_flat(), Delta::into_flat);
             self.counters.sent += 1;
-            out.push(about(ue, Body::Replica(replica)));
+            out.push(about(ue, N14Body::Replica(replica)));
             if let Some(gone) = peer.sent.insert(checkpoint.clone(), peer.max) {
-                out.push(about(gone, Body::ReplicaGone));
+                out.push(about(gone, N14Body::ReplicaGone));
             }
         }
     }
@@ -182,40 +183,46 @@ impl PeerReplicas {
     }
 
     /// A message has come from a peer.
-    pub fn receive(&mut self, from: PeerAmfId, octets: &[u8]) -> Received {
-        let Ok(N14 { relation, mut body }) = N14::from_octets(octets) else { return Received::Input };
+    pub fn receive(&mut self, from: PeerAmfId, octets: &[u8]) -> PeerMessageOutcome {
+        let Ok(N14 { relation, mut body }) = N14::from_octets(octets) else {
+            return PeerMessageOutcome::Input;
+        };
         match (&mut body, self.peers.get_mut(&from)) {
-            (Body::Replica(replica), Some(peer)) => match peer.hold(relation.source, replica) {
-                true => Received::Taken,
-                false => Received::Answer(N14 { relation, body: Body::WholeRequested }.to_flat()),
+            (N14Body::Replica(replica), Some(peer)) => match peer.hold(relation.source, replica) {
+                true => PeerMessageOutcome::Taken,
+                false => {
+                    PeerMessageOutcome::Answer(N14 { relation, body: N14Body::WholeRequested }.to_flat())
+                }
             },
-            (Body::ReplicaGone, Some(peer)) => {
+            (N14Body::ReplicaGone, Some(peer)) => {
                 peer.held.remove(relation.source);
-                Received::Taken
+                PeerMessageOutcome::Taken
             }
-            (Body::WholeRequested, Some(peer)) => {
+            (N14Body::WholeRequested, Some(peer)) => {
                 peer.sent.remove(relation.source);
                 let at = peer.offered.iter().position(|(offered, _)| *offered == relation);
                 match at.and_then(|at| peer.offered.remove(at)) {
-                    Some((_, whole)) => Received::Answer(whole),
-                    None => Received::Taken,
+                    Some((_, whole)) => PeerMessageOutcome::Answer(whole),
+                    None => PeerMessageOutcome::Taken,
                 }
             }
             // Nothing is exchanged with this peer by this AMF's configuration.
-            (Body::Replica(_) | Body::ReplicaGone | Body::WholeRequested, None) => Received::Taken,
+            (N14Body::Replica(_) | N14Body::ReplicaGone | N14Body::WholeRequested, None) => {
+                PeerMessageOutcome::Taken
+            }
             (body, peer) => {
                 let delta = state_of(body).and_then(|state| Delta::from_octets(state.octets()).ok());
-                let Some(delta) = delta else { return Received::Input };
+                let Some(delta) = delta else { return PeerMessageOutcome::Input };
                 let base = peer.and_then(|peer| peer.held.get(delta.ue_id()));
                 match base.and_then(|base| delta.apply(base).ok()) {
                     Some(checkpoint) => {
                         state_of(body).into_iter().for_each(|state| *state = checkpoint.clone().into_flat());
                         self.counters.completed += 1;
-                        Received::Completed(N14 { relation, body: body.clone() }.to_flat())
+                        PeerMessageOutcome::Completed(N14 { relation, body: body.clone() }.to_flat())
                     }
                     None => {
                         self.counters.requested += 1;
-                        Received::Answer(N14 { relation, body: Body::WholeRequested }.to_flat())
+                        PeerMessageOutcome::Answer(N14 { relation, body: N14Body::WholeRequested }.to_flat())
                     }
                 }
             }
@@ -223,7 +230,7 @@ impl PeerReplicas {
     }
 }
 
-impl Peer {
+impl PeerAmfReplicas {
     /// Takes a checkpoint of a UE of the peer, or what has changed since the last one. `false`: the last one is not here.
     fn hold(&mut self, ue: UeId, replica: &Flat) -> bool {
         let octets = replica.octets();
@@ -246,10 +253,10 @@ impl Peer {
 }
 
 /// The UE's state in a message, if it carries one.
-fn state_of(body: &mut Body) -> Option<&mut Flat> {
+fn state_of(body: &mut N14Body) -> Option<&mut Flat> {
     match body {
-        Body::CreateUeContext(context) => Some(&mut context.state),
-        Body::UeContextTransferred(transferred) => Some(&mut transferred.state),
+        N14Body::CreateUeContext(context) => Some(&mut context.state),
+        N14Body::UeContextTransferred(transferred) => Some(&mut transferred.state),
         _ => None,
     }
 }
@@ -257,7 +264,7 @@ fn state_of(body: &mut Body) -> Option<&mut Flat> {
 #[cfg(test)]
 mod tests {
     use whimbrel_control::UeContext;
-    use whimbrel_control::amf::Transferred;
+    use whimbrel_control::amf::TransferredUe;
 
     use super::*;
 
@@ -277,9 +284,9 @@ mod tests {
     /// A message with a state.
     fn transferred(slot: u32, clock: u64) -> Flat {
         let state = checkpoint(slot, clock).into_flat();
-        let transferred = Transferred { asker: ue(99), state, upfs: Vec::new() };
+        let transferred = TransferredUe { asker: ue(99), state, upfs: Vec::new() };
         let relation = Relation { source: ue(slot), token: [5; 16] };
-        N14 { relation, body: Body::UeContextTransferred(transferred.into()) }.to_flat()
+        N14 { relation, body: N14Body::UeContextTransferred(transferred.into()) }.to_flat()
     }
 
     fn both(max: usize) -> (PeerReplicas, PeerReplicas) {
@@ -291,8 +298,8 @@ mod tests {
         let mut out = Vec::new();
         from.has_checkpoint(ue(slot), clock.map(|clock| checkpoint(slot, clock)), &mut out);
         for (_, message) in out {
-            if let Received::Answer(answer) = to.receive(PEER, message.octets()) {
-                assert_eq!(from.receive(PEER, answer.octets()), Received::Taken);
+            if let PeerMessageOutcome::Answer(answer) = to.receive(PEER, message.octets()) {
+                assert_eq!(from.receive(PEER, answer.octets()), PeerMessageOutcome::Taken);
             }
         }
     }
@@ -304,7 +311,7 @@ mod tests {
         let whole = transferred(1, 9);
         let offer = source.send(PEER, whole.clone());
         assert!(offer.octets().len() < whole.octets().len());
-        assert_eq!(target.receive(PEER, offer.octets()), Received::Completed(whole));
+        assert_eq!(target.receive(PEER, offer.octets()), PeerMessageOutcome::Completed(whole));
         assert_eq!((source.counters().offered, target.counters().completed), (1, 1));
     }
 
@@ -315,11 +322,13 @@ mod tests {
         source.has_checkpoint(ue(1), Some(checkpoint(1, 8)), &mut Vec::new()); // it is lost on its way
         let whole = transferred(1, 9);
         let offer = source.send(PEER, whole.clone());
-        let Received::Answer(requested) = target.receive(PEER, offer.octets()) else { panic!("it is stale") };
-        assert_eq!(source.receive(PEER, requested.octets()), Received::Answer(whole.clone()));
-        assert_eq!(target.receive(PEER, whole.octets()), Received::Input);
+        let PeerMessageOutcome::Answer(requested) = target.receive(PEER, offer.octets()) else {
+            panic!("it is stale")
+        };
+        assert_eq!(source.receive(PEER, requested.octets()), PeerMessageOutcome::Answer(whole.clone()));
+        assert_eq!(target.receive(PEER, whole.octets()), PeerMessageOutcome::Input);
         // Asked again, the source has nothing more to say; the next message goes whole.
-        assert_eq!(source.receive(PEER, requested.octets()), Received::Taken);
+        assert_eq!(source.receive(PEER, requested.octets()), PeerMessageOutcome::Taken);
         assert_eq!(source.send(PEER, whole.clone()), whole);
     }
 
@@ -363,21 +372,21 @@ mod tests {
         let whole = transferred(1, 9);
         assert_eq!(target.send(PEER, whole.clone()), whole);
         let offer = source.send(PEER, whole.clone());
-        let Received::Answer(requested) = target.receive(PEER, offer.octets()) else {
+        let PeerMessageOutcome::Answer(requested) = target.receive(PEER, offer.octets()) else {
             panic!("it has no replica")
         };
-        assert_eq!(source.receive(PEER, requested.octets()), Received::Answer(whole));
+        assert_eq!(source.receive(PEER, requested.octets()), PeerMessageOutcome::Answer(whole));
     }
 
     #[test] // a replica of one UE under the name of another, and octets of nothing
     fn a_forged_replica_is_not_held() {
         let (_, mut target) = both(8);
         let forged = |body| N14 { relation: Relation { source: ue(2), token: [0; 16] }, body }.to_flat();
-        let replica = forged(Body::Replica(checkpoint(1, 7).into_flat()));
-        assert!(matches!(target.receive(PEER, replica.octets()), Received::Answer(_)));
+        let replica = forged(N14Body::Replica(checkpoint(1, 7).into_flat()));
+        assert!(matches!(target.receive(PEER, replica.octets()), PeerMessageOutcome::Answer(_)));
         assert_eq!(target.held(), 0);
-        assert_eq!(target.receive(PEER, b"nothing"), Received::Input, "the CTA refuses it");
+        assert_eq!(target.receive(PEER, b"nothing"), PeerMessageOutcome::Input, "the CTA refuses it");
         let unknown = PeerAmfId(9);
-        assert_eq!(target.receive(unknown, forged(Body::ReplicaGone).octets()), Received::Taken);
+        assert_eq!(target.receive(unknown, forged(N14Body::ReplicaGone).octets()), PeerMessageOutcome::Taken);
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use whimbrel_ids::Instant;
 use whimbrel_resilience::detector::{
-    Cause, Change, Counters, Detector, Discriminator, Incarnation, Input, Outbox, PeerState, Reflector,
-    Timing,
+    Counters, Detector, Discriminator, Incarnation, Input, Outbox, PeerChange, PeerDownCause, PeerState,
+    Reflector, Timing,
 };
 
 const KEY: [u8; 32] = [5; 32];
@@ -78,7 +78,7 @@ struct World {
     process_stalls: Instant,
     there: Net,
     back: Net,
-    changes: Vec<(Instant, Change)>,
+    changes: Vec<(Instant, PeerChange)>,
     /// The process that has replaced this one, as a probe reported.
     replaced_by: Option<Discriminator>,
 }
@@ -138,7 +138,7 @@ impl World {
         }
     }
 
-    fn changes(&self) -> Vec<Change> {
+    fn changes(&self) -> Vec<PeerChange> {
         self.changes.iter().map(|(_, change)| *change).collect()
     }
 
@@ -151,7 +151,7 @@ impl World {
     }
 }
 
-const DEAD: Change = Change::Down(FIRST, Cause::Silent);
+const DEAD: PeerChange = PeerChange::Down(FIRST, PeerDownCause::Silent);
 
 #[test]
 fn a_death_at_any_moment_is_suspected_and_then_found_within_the_bound() {
@@ -161,7 +161,7 @@ fn a_death_at_any_moment_is_suspected_and_then_found_within_the_bound() {
         let died = world.now;
         world.process = None;
         world.run(timing().detection_max() + ms(1));
-        assert_eq!(world.changes(), [Change::Up(FIRST), Change::Suspect, DEAD]);
+        assert_eq!(world.changes(), [PeerChange::Up(FIRST), PeerChange::Suspect, DEAD]);
         let took = world.changes[2].0.since(died);
         assert!((ms(60)..=timing().detection_max()).contains(&took), "{took:?}");
         world.run(ms(1000));
@@ -179,7 +179,7 @@ fn a_closed_connection_is_a_verdict_at_once() {
     world.input(Input::Closed(CPF));
     world.input(Input::Closed(CPF));
     world.run(ms(1000));
-    assert_eq!(world.changes(), [Change::Up(FIRST), Change::Down(FIRST, Cause::Closed)]);
+    assert_eq!(world.changes(), [PeerChange::Up(FIRST), PeerChange::Down(FIRST, PeerDownCause::Closed)]);
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_pause_shorter_than_the_patience_is_no_verdict() {
     assert!(world.counters().suspected > 0);
     assert_eq!(
         world.counters().suspected,
-        world.changes().iter().filter(|c| **c == Change::Trusted).count() as u64
+        world.changes().iter().filter(|c| **c == PeerChange::Trusted).count() as u64
     );
 }
 
@@ -212,7 +212,10 @@ fn a_process_stopped_for_longer_is_replaced_and_rejoins_under_a_later_incarnatio
     world.run(ms(100));
     world.process_stalls = world.now + ms(500);
     world.run(ms(1000));
-    assert_eq!(world.changes(), [Change::Up(FIRST), Change::Suspect, DEAD, Change::FalseAlarm(FIRST)]);
+    assert_eq!(
+        world.changes(),
+        [PeerChange::Up(FIRST), PeerChange::Suspect, DEAD, PeerChange::FalseAlarm(FIRST)]
+    );
     assert_eq!((world.replaced_by, world.state()), (Some(CTA), PeerState::Down));
     assert_eq!((world.counters().downs, world.counters().false_alarms), (1, 1));
 
@@ -221,7 +224,7 @@ fn a_process_stopped_for_longer_is_replaced_and_rejoins_under_a_later_incarnatio
     assert!(process.rejoin(SECOND));
     world.replaced_by = None;
     world.run(ms(100));
-    assert_eq!(world.changes()[4..], [Change::Up(SECOND)]);
+    assert_eq!(world.changes()[4..], [PeerChange::Up(SECOND)]);
     assert_eq!(world.replaced_by, None);
 }
 
@@ -233,7 +236,11 @@ fn a_detector_that_was_stopped_reports_no_live_process_as_failed() {
             world.run(ms(100) + Duration::from_micros(100) * moment);
             world.detector_stalls = world.now + ms(stall);
             world.run(ms(stall + 500));
-            assert_eq!(world.changes(), [Change::Up(FIRST)], "stopped for {stall} ms after step {moment}");
+            assert_eq!(
+                world.changes(),
+                [PeerChange::Up(FIRST)],
+                "stopped for {stall} ms after step {moment}"
+            );
             assert!(stall < 41 || world.counters().late > 0);
         }
     }
@@ -248,14 +255,14 @@ fn a_starved_detector_still_finds_a_death_later() {
         world.detector_stalls = world.now + ms(200); // it runs for a step in 200 ms
         world.run(ms(200) + Duration::from_micros(100));
     }
-    assert_eq!(world.changes(), [Change::Up(FIRST), Change::Suspect, DEAD]);
+    assert_eq!(world.changes(), [PeerChange::Up(FIRST), PeerChange::Suspect, DEAD]);
 }
 
 #[test]
 fn answers_slower_than_the_interval_are_answers() {
     let mut world = World::new(3, 0, ms(25), ms(3));
     world.run(ms(10_000));
-    assert_eq!(world.changes(), [Change::Up(FIRST)]);
+    assert_eq!(world.changes(), [PeerChange::Up(FIRST)]);
     assert_eq!(world.counters().stale, 0);
 }
 
@@ -300,7 +307,7 @@ fn a_process_that_restarted_is_found_by_its_first_answer_and_the_former_ones_lat
     world.run(ms(100));
     assert_eq!(
         world.changes(),
-        [Change::Up(FIRST), Change::Down(FIRST, Cause::Restarted), Change::Up(SECOND)]
+        [PeerChange::Up(FIRST), PeerChange::Down(FIRST, PeerDownCause::Restarted), PeerChange::Up(SECOND)]
     );
     assert_eq!((world.counters().stale, world.counters().false_alarms, world.replaced_by), (1, 0, None));
 }
@@ -321,7 +328,7 @@ fn a_detector_that_restarted_takes_no_answer_to_its_former_life() {
     detector.handle(at(1), Input::Datagram(&former), &mut out);
     assert_eq!((out.changes.len(), detector.counters().stale), (0, 1));
     detector.handle(at(1), Input::Datagram(&answer), &mut out);
-    assert_eq!(out.changes, [(CPF, Change::Up(FIRST))]);
+    assert_eq!(out.changes, [(CPF, PeerChange::Up(FIRST))]);
     detector.handle(at(1), Input::Datagram(&answer), &mut out);
     assert_eq!((out.changes.len(), detector.counters().stale), (1, 2), "the same again");
     assert_eq!(detector.peer(CPF).unwrap().round_trip, Some(ms(1)));
@@ -355,7 +362,7 @@ fn what_is_recorded_forged_or_for_others_keeps_no_dead_process_alive() {
         }
         world.run(ms(1));
     }
-    assert!(world.changes().ends_with(&[Change::Suspect, DEAD]));
+    assert!(world.changes().ends_with(&[PeerChange::Suspect, DEAD]));
     let counters = world.counters();
     assert_eq!(counters.answers, before.answers);
     assert_eq!((counters.stale - before.stale, counters.foreign - before.foreign), (300, 300));
@@ -437,7 +444,7 @@ fn verdicts_are_per_process_and_a_process_that_left_gets_none() {
     world.detector.forget(CPF);
     world.detector.forget(third);
     world.run(ms(500));
-    assert_eq!((world.changes(), world.detector.next_deadline()), (vec![Change::Up(FIRST)], None));
+    assert_eq!((world.changes(), world.detector.next_deadline()), (vec![PeerChange::Up(FIRST)], None));
 }
 
 #[test]
@@ -479,12 +486,12 @@ proptest! {
         let mut last = Incarnation(0);
         for change in world.changes() {
             match change {
-                Change::Up(incarnation) => {
+                PeerChange::Up(incarnation) => {
                     prop_assert!(incarnation > last, "{:?}", world.changes());
                     last = incarnation;
                 }
-                Change::Down(incarnation, _) | Change::FalseAlarm(incarnation) => prop_assert_eq!(incarnation, last),
-                Change::Suspect | Change::Trusted => {}
+                PeerChange::Down(incarnation, _) | PeerChange::FalseAlarm(incarnation) => prop_assert_eq!(incarnation, last),
+                PeerChange::Suspect | PeerChange::Trusted => {}
             }
         }
         prop_assert!(world.counters().false_alarms <= world.counters().downs);

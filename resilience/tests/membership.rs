@@ -7,8 +7,9 @@ use whimbrel_ids::Instant;
 use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::detector::Incarnation;
 use whimbrel_resilience::membership::{
-    Answer, Answered, Change, Claim, ClaimError, Command, ConnectedCpf, CpfRoster, CtaInstance, Event,
-    Failure, Home, Input, Kv, Member, MemberId, Membership, Outbox, Request, Settings, Watched,
+    ClaimError, ConnectedCpf, CpfRoster, CtaHome, CtaInstance, EtcdAnswer, EtcdFailure, EtcdReply,
+    EtcdRequest, Event, HomeClaim, Input, Kv, Member, MemberId, Membership, MembershipChange,
+    MembershipCommand, MembershipSettings, Outbox, WatchedChange,
 };
 use whimbrel_resilience::replication::CpfId;
 
@@ -47,59 +48,60 @@ struct Etcd {
     granted: i64,
     without_majority: bool,
     /// What an etcd that had just lost its majority took, to do it when it has it again.
-    taken: Vec<Request>,
-    history: Vec<(u64, Watched)>,
+    taken: Vec<EtcdRequest>,
+    history: Vec<(u64, WatchedChange)>,
 }
 
 impl Etcd {
-    fn do_it(&mut self, now: Instant, request: &Request) -> Result<Answered, Failure> {
+    fn do_it(&mut self, now: Instant, request: &EtcdRequest) -> Result<EtcdReply, EtcdFailure> {
         let answer = match request {
-            Request::Grant { ttl_s } => {
+            EtcdRequest::Grant { ttl_s } => {
                 self.granted += 1;
                 self.leases.insert(self.granted, (*ttl_s, now + s((*ttl_s).into())));
-                Answer::Granted { lease: self.granted, ttl_s: *ttl_s }
+                EtcdAnswer::Granted { lease: self.granted, ttl_s: *ttl_s }
             }
-            Request::KeepAlive { lease } => match self.leases.get_mut(lease) {
+            EtcdRequest::KeepAlive { lease } => match self.leases.get_mut(lease) {
                 Some((ttl_s, until)) => {
                     *until = now + s((*ttl_s).into());
-                    Answer::KeptAlive { ttl_s: *ttl_s }
+                    EtcdAnswer::KeptAlive { ttl_s: *ttl_s }
                 }
-                None => Answer::KeptAlive { ttl_s: 0 },
+                None => EtcdAnswer::KeptAlive { ttl_s: 0 },
             },
-            Request::Revoke { lease } => {
+            EtcdRequest::Revoke { lease } => {
                 self.end(*lease);
-                Answer::Revoked
+                EtcdAnswer::Revoked
             }
-            Request::Swap { key, expected, value, lease } => {
+            EtcdRequest::Swap { key, expected, value, lease } => {
                 let present = self.kvs.get(key);
                 if present.map_or(0, |kv| kv.mod_revision) != *expected {
-                    Answer::Differs(present.cloned())
+                    EtcdAnswer::Differs(present.cloned())
                 } else if *lease != 0 && !self.leases.contains_key(lease) {
-                    return Err(Failure::NoLease);
+                    return Err(EtcdFailure::NoLease);
                 } else {
                     self.put(key, value, *lease);
-                    Answer::Swapped
+                    EtcdAnswer::Swapped
                 }
             }
-            Request::List { prefix } => {
-                Answer::Listed(self.kvs.values().filter(|kv| kv.key.starts_with(prefix)).cloned().collect())
-            }
-            Request::Watch { .. } => unreachable!("reported, not answered"),
+            EtcdRequest::List { prefix } => EtcdAnswer::Listed(
+                self.kvs.values().filter(|kv| kv.key.starts_with(prefix)).cloned().collect(),
+            ),
+            EtcdRequest::Watch { .. } => unreachable!("reported, not answered"),
         };
-        Ok(Answered { cluster: self.cluster, revision: self.revision, answer })
+        Ok(EtcdReply { cluster: self.cluster, revision: self.revision, answer })
     }
 
     fn put(&mut self, key: &str, value: &[u8], lease: i64) {
         self.revision += 1;
         let kv = Kv { key: key.into(), value: value.into(), mod_revision: self.revision, lease };
         self.kvs.insert(key.into(), kv.clone());
-        self.history.push((self.revision, Watched::Put(kv)));
+        self.history.push((self.revision, WatchedChange::Put(kv)));
     }
 
     fn delete(&mut self, key: &str) {
         self.revision += 1;
         self.kvs.remove(key);
-        self.history.push((self.revision, Watched::Deleted { key: key.into(), revision: self.revision }));
+        self.history
+            .push((self.revision, WatchedChange::Deleted { key: key.into(), revision: self.revision }));
     }
 
     fn end(&mut self, lease: i64) {
@@ -136,8 +138,8 @@ struct Node {
 }
 
 enum Leg {
-    There(u64, Request),
-    Back(u64, Result<Answered, Failure>),
+    There(u64, EtcdRequest),
+    Back(u64, Result<EtcdReply, EtcdFailure>),
 }
 
 struct World {
@@ -160,7 +162,7 @@ fn member(id: MemberId) -> Member {
 }
 
 fn machine(id: MemberId) -> Membership {
-    Membership::new(Settings { cluster: "west".into(), me: id, member: member(id), lease: LEASE })
+    Membership::new(MembershipSettings { cluster: "west".into(), me: id, member: member(id), lease: LEASE })
 }
 
 impl World {
@@ -182,12 +184,15 @@ impl World {
     fn pair(seed: u64) -> Self {
         let mut world = Self::new(seed, 0, &[A, B, CPF]);
         world.run(s(2));
-        world.command(0, Command::Claim(HOME, Claim::Found));
+        world.command(0, MembershipCommand::Claim(HOME, HomeClaim::Found));
         world.run(s(1));
         let cta_replica = world.place(1);
-        world.command(0, Command::Claim(HOME, Claim::Pair(cta_replica)));
+        world.command(0, MembershipCommand::Claim(HOME, HomeClaim::Pair(cta_replica)));
         world.run(s(1));
-        assert_eq!(world.home(2), Home { term: 2, primary: world.place(0), cta_replica: Some(cta_replica) });
+        assert_eq!(
+            world.home(2),
+            CtaHome { term: 2, primary: world.place(0), cta_replica: Some(cta_replica) }
+        );
         world.nodes.iter_mut().for_each(|n| n.events.clear());
         world
     }
@@ -202,11 +207,11 @@ impl World {
         CtaInstance { cta, incarnation: self.nodes[node].machine.incarnation().unwrap() }
     }
 
-    fn home(&self, node: usize) -> Home {
+    fn home(&self, node: usize) -> CtaHome {
         *self.nodes[node].machine.view().home(HOME).unwrap()
     }
 
-    fn command(&mut self, node: usize, command: Command) {
+    fn command(&mut self, node: usize, command: MembershipCommand) {
         self.input(node, Input::Command(command));
     }
 
@@ -216,7 +221,7 @@ impl World {
         to.machine.handle(self.now, input, &mut out);
         to.events.extend(out.events);
         for (id, request) in out.requests {
-            if let Request::Watch { from, .. } = request {
+            if let EtcdRequest::Watch { from, .. } = request {
                 self.nodes[node].watch = Some((id, from));
                 continue;
             }
@@ -248,21 +253,24 @@ impl World {
                     Leg::Back(id, answer) if !self.nodes[node].cut => {
                         self.input(node, Input::Answered(id, answer))
                     }
-                    Leg::There(_, swap @ Request::Swap { .. })
+                    Leg::There(_, swap @ EtcdRequest::Swap { .. })
                         if !self.nodes[node].cut && self.rng.below(4) == 0 =>
                     {
                         self.etcd.taken.push(swap);
                     }
                     // Half of those that are not reached refuse, the others are silent.
                     Leg::There(id, _) if self.rng.below(2) == 0 => {
-                        self.input(node, Input::Answered(id, Err(Failure::Unreachable("refused".into()))));
+                        self.input(
+                            node,
+                            Input::Answered(id, Err(EtcdFailure::Unreachable("refused".into()))),
+                        );
                     }
                     _ => {}
                 }
             }
             for node in 0..self.nodes.len() {
                 if let Some((id, from)) = self.nodes[node].watch.filter(|_| !self.nodes[node].cut) {
-                    let changes: Vec<Watched> = self
+                    let changes: Vec<WatchedChange> = self
                         .etcd
                         .history
                         .iter()
@@ -291,7 +299,7 @@ fn own(events: Vec<Event>) -> Vec<Event> {
     events.into_iter().filter(|e| !matches!(e, Event::Changed(_))).collect()
 }
 
-fn changes(events: Vec<Event>) -> Vec<Change> {
+fn changes(events: Vec<Event>) -> Vec<MembershipChange> {
     let change = |e| if let Event::Changed(change) = e { Some(change) } else { None };
     events.into_iter().filter_map(change).collect()
 }
@@ -318,17 +326,17 @@ fn members_find_each_other_and_an_incarnation_is_the_revision_of_the_joining() {
 fn a_stopped_process_is_gone_at_once_and_a_killed_one_when_its_lease_ends() {
     let mut world = World::pair(2);
     let incarnation = world.nodes[2].machine.incarnation().unwrap();
-    world.command(2, Command::Leave);
+    world.command(2, MembershipCommand::Leave);
     world.run(s(1));
     assert_eq!(own(world.events(2)), [Event::Left]);
-    assert_eq!(world.events(0), [Event::Changed(Change::Gone(CPF, incarnation))]);
+    assert_eq!(world.events(0), [Event::Changed(MembershipChange::Gone(CPF, incarnation))]);
 
     let killed = world.place(1).incarnation;
     world.nodes[1].cut = true;
     world.run(LEASE / 2);
     assert_eq!(world.events(0), []);
     world.run(LEASE / 2 + s(1));
-    assert_eq!(world.events(0), [Event::Changed(Change::Gone(B, killed))]);
+    assert_eq!(world.events(0), [Event::Changed(MembershipChange::Gone(B, killed))]);
 }
 
 #[test]
@@ -353,7 +361,7 @@ fn a_minute_without_etcd_changes_nothing_and_promotes_no_cta() {
     let before: Vec<_> = (0..3).map(|n| world.nodes[n].machine.view().clone()).collect();
     world.etcd.without_majority = true;
     world.run(s(30));
-    world.command(1, Command::Claim(HOME, Claim::Promote));
+    world.command(1, MembershipCommand::Claim(HOME, HomeClaim::Promote));
     world.run(s(30));
     for (node, before) in before.iter().enumerate() {
         assert_eq!(world.nodes[node].machine.view(), before);
@@ -379,14 +387,14 @@ fn a_process_cut_off_from_etcd_is_expelled_and_returns_in_the_same_incarnation()
     world.nodes[2].cut = true;
     world.run(LEASE + s(5));
     assert!(world.events(2).ends_with(&[Event::Doubtful(life)]), "it cannot know more");
-    assert_eq!(changes(world.events(0)), [Change::Gone(CPF, life)]);
+    assert_eq!(changes(world.events(0)), [MembershipChange::Gone(CPF, life)]);
     world.nodes[2].cut = false;
     world.run(s(5));
     assert_eq!(own(world.events(2)), [Event::Reached, Event::Expelled(life), Event::Joined(life)]);
-    assert_eq!(changes(world.events(0)), [Change::Member(CPF)]);
+    assert_eq!(changes(world.events(0)), [MembershipChange::Member(CPF)]);
     assert_eq!(world.nodes[0].machine.view().member(CPF).unwrap().incarnation, life);
 
-    world.command(2, Command::Rejoin); // it was replaced meanwhile
+    world.command(2, MembershipCommand::Rejoin); // it was replaced meanwhile
     world.run(s(1));
     let next = world.nodes[2].machine.incarnation().unwrap();
     assert!(next > life);
@@ -398,8 +406,8 @@ fn a_process_cut_off_from_etcd_is_expelled_and_returns_in_the_same_incarnation()
 fn of_a_pair_that_is_cut_apart_one_goes_on() {
     for seed in 0..200 {
         let mut world = World::pair(seed);
-        world.command(0, Command::Claim(HOME, Claim::Alone));
-        world.command(1, Command::Claim(HOME, Claim::Promote));
+        world.command(0, MembershipCommand::Claim(HOME, HomeClaim::Alone));
+        world.command(1, MembershipCommand::Claim(HOME, HomeClaim::Promote));
         world.run(s(2));
         let outcome = [0, 1].map(|node| own(world.events(node)));
         let record = world.home(0);
@@ -415,13 +423,13 @@ fn of_a_pair_that_is_cut_apart_one_goes_on() {
 #[test] // the answer is lost, not the swap
 fn a_claim_that_was_granted_unheard_is_found_out() {
     let mut world = World::pair(6);
-    world.command(1, Command::Claim(HOME, Claim::Promote));
+    world.command(1, MembershipCommand::Claim(HOME, HomeClaim::Promote));
     let term = |world: &World| -> u32 {
-        serde_json::from_slice::<Home>(&world.etcd.kvs["whimbrel/west/home/1"].value).unwrap().term
+        serde_json::from_slice::<CtaHome>(&world.etcd.kvs["whimbrel/west/home/1"].value).unwrap().term
     };
     while term(&world) == 2 {
         world.run(STEP);
-        let swapped = |leg: &Leg| matches!(leg, Leg::Back(_, Ok(a)) if a.answer == Answer::Swapped);
+        let swapped = |leg: &Leg| matches!(leg, Leg::Back(_, Ok(a)) if a.answer == EtcdAnswer::Swapped);
         world.under_way.retain(|_, (_, leg)| !swapped(leg));
     }
     world.run(s(10));
@@ -464,10 +472,10 @@ fn a_cpf_that_drained_is_back_on_the_rings() {
     world.run(s(1));
     assert!(rings(&world).serves(CpfId(7)));
     let life = world.nodes[2].machine.incarnation();
-    world.command(2, Command::Drain(true));
+    world.command(2, MembershipCommand::Drain(true));
     world.run(s(1));
     assert!(!rings(&world).serves(CpfId(7)));
-    world.command(2, Command::Drain(false));
+    world.command(2, MembershipCommand::Drain(false));
     world.run(s(1));
     assert!(rings(&world).serves(CpfId(7)));
     world.etcd.put("whimbrel/west/configuration", br#"{"regions":["1220","1221"],"draining":["cpf-7"]}"#, 0);
@@ -501,7 +509,7 @@ fn invalid_records_are_reported_and_change_nothing() {
         world.run(s(1));
         let reported = changes(world.events(0));
         assert!(
-            matches!(&reported[..], [Change::Ignored { key: of, .. }] if of.ends_with(key)),
+            matches!(&reported[..], [MembershipChange::Ignored { key: of, .. }] if of.ends_with(key)),
             "{key}: {reported:?}"
         );
         assert_eq!(world.nodes[0].machine.view(), &before, "{key}");
@@ -509,9 +517,9 @@ fn invalid_records_are_reported_and_change_nothing() {
     world.etcd.delete("whimbrel/west/home/1");
     world.run(s(1));
     assert_eq!(world.home(0).term, 2, "terms never begin again");
-    world.command(1, Command::Claim(HOME, Claim::Promote));
+    world.command(1, MembershipCommand::Claim(HOME, HomeClaim::Promote));
     world.run(s(1));
-    assert_eq!(world.home(0), Home { term: 3, primary: world.place(1), cta_replica: None });
+    assert_eq!(world.home(0), CtaHome { term: 3, primary: world.place(1), cta_replica: None });
 }
 
 #[test]
@@ -523,7 +531,7 @@ fn an_etcd_that_has_forgotten_is_not_believed() {
     world.nodes.iter_mut().for_each(|n| n.cut = true);
     world.run(s(4));
     world.nodes.iter_mut().for_each(|n| n.cut = false);
-    world.command(1, Command::Claim(HOME, Claim::Promote));
+    world.command(1, MembershipCommand::Claim(HOME, HomeClaim::Promote));
     world.run(s(10));
     let events = own(world.events(1));
     assert!(
@@ -535,7 +543,7 @@ fn an_etcd_that_has_forgotten_is_not_believed() {
 
     world.etcd = kept;
     world.etcd.majority_is_back(world.now);
-    world.command(1, Command::Claim(HOME, Claim::Promote));
+    world.command(1, MembershipCommand::Claim(HOME, HomeClaim::Promote));
     world.run(s(5));
     assert_eq!(world.home(0).primary, world.place(1));
 }
@@ -560,11 +568,11 @@ fn whatever_is_lost_terms_rise_each_is_one_ctas_and_all_agree_in_the_end() {
                     world.nodes[node].cut = false;
                     world.etcd.majority_is_back(world.now);
                 }
-                5 => world.command(node, Command::Rejoin),
-                6..9 => world.command(node, Command::Claim(HOME, Claim::Found)),
-                9..12 => world.command(node, Command::Claim(HOME, Claim::Alone)),
-                12..15 => world.command(node, Command::Claim(HOME, Claim::Promote)),
-                _ => world.command(node, Command::Claim(HOME, Claim::Pair(other))),
+                5 => world.command(node, MembershipCommand::Rejoin),
+                6..9 => world.command(node, MembershipCommand::Claim(HOME, HomeClaim::Found)),
+                9..12 => world.command(node, MembershipCommand::Claim(HOME, HomeClaim::Alone)),
+                12..15 => world.command(node, MembershipCommand::Claim(HOME, HomeClaim::Promote)),
+                _ => world.command(node, MembershipCommand::Claim(HOME, HomeClaim::Pair(other))),
             }
             let time = 100 * world.rng.below(40);
             world.run(Duration::from_millis(time));
@@ -587,7 +595,7 @@ fn whatever_is_lost_terms_rise_each_is_one_ctas_and_all_agree_in_the_end() {
                 }
             }
             let kv = &world.etcd.kvs["whimbrel/west/home/1"];
-            let record: Home = serde_json::from_slice(&kv.value).unwrap();
+            let record: CtaHome = serde_json::from_slice(&kv.value).unwrap();
             assert!(record.term >= term, "seed {seed}");
             term = record.term;
         }

@@ -1,7 +1,7 @@
 //! Two CTAs and etcd, tried in every order: links that end and that only one end has noticed, claims whose answers are lost
 //! and that come into effect late or never, leases that run out, processes that die and come again.
 //!
-//! What they decide is the product's own: [`PrimaryRole`], [`ReplicaRole`] and [`Home::course`] run here as they run in the program. Their logs are
+//! What they decide is the product's own: [`PrimaryRole`], [`ReplicaRole`] and [`CtaHome::course`] run here as they run in the program. Their logs are
 //! lists of inputs, and what has left is a set of them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -9,7 +9,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use stateright::{Checker, Model, Property};
 use whimbrel_resilience::detector::Incarnation;
-use whimbrel_resilience::membership::{Claim, ClaimAction, ClaimError, CtaInstance, Home};
+use whimbrel_resilience::membership::{ClaimAction, ClaimError, CtaHome, CtaInstance, HomeClaim};
 use whimbrel_resilience::pair::{PrimaryAction, PrimaryRole, ReplicaAction, ReplicaRole};
 
 /// What may befall the two.
@@ -68,20 +68,20 @@ struct Link {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Record {
     revision: u8,
-    home: Option<Home>,
+    home: Option<CtaHome>,
     listed: [Option<u64>; 2],
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Asked {
-    claim: Claim,
-    proposed: Option<Home>,
+    claim: HomeClaim,
+    proposed: Option<CtaHome>,
     /// It is under way to etcd, with the revision that it expects.
     swap: Option<u8>,
 }
 
 impl Asked {
-    fn under_way(&self) -> Option<(u8, Home)> {
+    fn under_way(&self) -> Option<(u8, CtaHome)> {
         Some((self.swap?, self.proposed?))
     }
 }
@@ -112,7 +112,7 @@ struct World {
     processes: [Option<Process>; 2],
     link: Option<Link>,
     /// Claims without an answer that may still come into effect.
-    late: Vec<(u8, Home)>,
+    late: Vec<(u8, CtaHome)>,
     lives: u64,
     epoch: u8,
     inputs: u8,
@@ -233,7 +233,7 @@ impl World {
         }
     }
 
-    fn ask(&mut self, node: usize, claim: Claim) {
+    fn ask(&mut self, node: usize, claim: HomeClaim) {
         self.process(node).asked.push_back(Asked { claim, proposed: None, swap: None });
     }
 
@@ -279,7 +279,7 @@ impl World {
         }
     }
 
-    fn serve(&mut self, node: usize, home: &Home) {
+    fn serve(&mut self, node: usize, home: &CtaHome) {
         let fresh = self.epoch + 1;
         let Role::Stands { log, .. } = &mut self.process(node).role else { unreachable!("it stands by") };
         let log = log.take().unwrap_or(Log { epoch: fresh, inputs: Vec::new() });
@@ -391,7 +391,7 @@ impl World {
         }
     }
 
-    fn claimed(&mut self, node: usize, outcome: Result<Home, ClaimError>) {
+    fn claimed(&mut self, node: usize, outcome: Result<CtaHome, ClaimError>) {
         let Some(Asked { claim, .. }) = self.process(node).asked.pop_front() else { return };
         match &mut self.process(node).role {
             Role::Stands { replica, .. } => {
@@ -416,7 +416,7 @@ impl World {
             };
             let me = place(node, process.life);
             let (before, proposed) = (process.view.home.as_ref(), asked.proposed.as_ref());
-            match Home::course(before, me, asked.claim, proposed, listed) {
+            match CtaHome::course(before, me, asked.claim, proposed, listed) {
                 Ok(ClaimAction::Granted(home)) => self.claimed(node, Ok(home)),
                 Ok(ClaimAction::Write(home)) => {
                     asked.proposed = Some(home);
@@ -432,7 +432,7 @@ impl World {
         }
     }
 
-    fn write(&mut self, expected: u8, home: Home) {
+    fn write(&mut self, expected: u8, home: CtaHome) {
         if expected == self.etcd.revision {
             self.etcd.revision += 1;
             self.etcd.home = Some(home);

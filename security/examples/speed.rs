@@ -8,7 +8,7 @@ use whimbrel_ids::PlmnId;
 use whimbrel_security::{
     Abba, AkaFunctions, AuthenticationManagementField, AuthenticationVector, Bearer, CipheringAlgorithm,
     Direction, HomeNetworkPrivateKey, IntegrityAlgorithm, K, KAmf, Milenage, NasCounts, NasSecurityContext,
-    Opc, Rand, SecurityHeaderType, ServingNetworkName, Side, Sqn, nea::Nea, nia::Nia,
+    NasSide, Opc, Rand, SecurityHeaderType, ServingNetworkName, Sqn, nea::Nea, nia::Nia,
 };
 
 fn measure(what: &str, per_batch: u32, mut f: impl FnMut()) {
@@ -56,7 +56,7 @@ fn main() {
     }
     let (c, i) = (CipheringAlgorithm::Nea2, IntegrityAlgorithm::Nia2);
     let context =
-        || NasSecurityContext::new(Side::Network, Bearer::NAS_3GPP, &k_amf, c, i, NasCounts::default());
+        || NasSecurityContext::new(NasSide::Network, Bearer::NAS_3GPP, &k_amf, c, i, NasCounts::default());
     let mut out = Vec::new();
     measure("a NAS context and its first message", 2_000, || {
         out.clear();

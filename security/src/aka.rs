@@ -230,7 +230,7 @@ pub struct UeAuthentication {
 }
 
 /// The USIM's output for an accepted challenge.
-pub(crate) struct Challenged {
+pub(crate) struct UsimOutput {
     pub(crate) res: Res,
     pub(crate) ck: Ck,
     pub(crate) ik: Ik,
@@ -262,7 +262,7 @@ impl Usim {
         autn: &Autn,
         serving_network: &ServingNetworkName,
     ) -> Result<UeAuthentication, AuthenticationFailure> {
-        let Challenged { res, ck, ik, sqn_xor_ak } = self.challenge(rand, autn)?;
+        let UsimOutput { res, ck, ik, sqn_xor_ak } = self.challenge(rand, autn)?;
         let (k_ausf, res_star) = k_ausf_and_res_star(&ck, &ik, &res, rand, sqn_xor_ak, serving_network);
         let k_seaf = k_ausf.k_seaf(serving_network);
         Ok(UeAuthentication { res_star, k_ausf, k_seaf })
@@ -273,7 +273,7 @@ impl Usim {
         &mut self,
         rand: &Rand,
         autn: &Autn,
-    ) -> Result<Challenged, AuthenticationFailure> {
+    ) -> Result<UsimOutput, AuthenticationFailure> {
         let amf = AuthenticationManagementField([autn.0[6], autn.0[7]]);
         let mut sqn_xor_ak = [0; 6];
         sqn_xor_ak.copy_from_slice(&autn.0[..6]);
@@ -288,7 +288,7 @@ impl Usim {
         if self.sqn.accept(sqn).is_err() {
             return Err(AuthenticationFailure::SynchFailure(self.auts(rand)));
         }
-        Ok(Challenged { res: out.res, ck: out.ck, ik: out.ik, sqn_xor_ak })
+        Ok(UsimOutput { res: out.res, ck: out.ck, ik: out.ik, sqn_xor_ak })
     }
 
     fn auts(&self, rand: &Rand) -> Auts {

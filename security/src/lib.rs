@@ -56,8 +56,8 @@ pub use keys::{
 };
 pub use milenage::{Ck, Ik, K, Milenage, Op, Opc};
 pub use nas::{
-    CipheringAlgorithm, IntegrityAlgorithm, NasCount, NasCounts, NasSecurityContext, ProtectError,
-    SecurityHeaderType, Side, UnprotectError, Unprotected,
+    CipheringAlgorithm, IntegrityAlgorithm, NasCount, NasCounts, NasSecurityContext, NasSide, ProtectError,
+    SecurityHeaderType, UnprotectError, Unprotected,
 };
 pub use sqn::{Sqn, SqnOffset, SqnState, UsimSqn};
 pub use suci::{HomeNetworkKeys, HomeNetworkPrivateKey, HomeNetworkPublicKey, ProtectionScheme, SuciError};

@@ -149,25 +149,25 @@ impl SecurityHeaderType {
 
 /// Which end of the NAS connection a context is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum NasSide {
     /// The AMF: sends downlink.
     Network,
     /// The UE: sends uplink.
     Ue,
 }
 
-impl Side {
+impl NasSide {
     const fn sends(self) -> Direction {
         match self {
-            Side::Network => Direction::Downlink,
-            Side::Ue => Direction::Uplink,
+            NasSide::Network => Direction::Downlink,
+            NasSide::Ue => Direction::Uplink,
         }
     }
 
     const fn receives(self) -> Direction {
         match self {
-            Side::Network => Direction::Uplink,
-            Side::Ue => Direction::Downlink,
+            NasSide::Network => Direction::Uplink,
+            NasSide::Ue => Direction::Downlink,
         }
     }
 }
@@ -237,7 +237,7 @@ pub struct Unprotected {
 #[derive(Clone)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NasSecurityContext {
-    side: Side,
+    side: NasSide,
     bearer: Bearer,
     ciphering: CipheringAlgorithm,
     integrity: IntegrityAlgorithm,
@@ -269,7 +269,7 @@ impl NasSecurityContext {
     /// The context of `k_amf` and the selected algorithms. `counts` is the default for a new K_AMF; those of the
     /// context before where only algorithms change, or those of a checkpoint.
     pub fn new(
-        side: Side,
+        side: NasSide,
         bearer: Bearer,
         k_amf: &KAmf,
         ciphering: CipheringAlgorithm,

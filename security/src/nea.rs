@@ -15,11 +15,11 @@ use crate::{Bearer, Direction, ctr};
 
 /// A ciphering algorithm under a key.
 #[derive(Clone)]
-pub struct Nea(Keyed);
+pub struct Nea(KeyedCipher);
 
 #[derive(Clone)]
 #[expect(clippy::large_enum_variant, reason = "a key schedule is what this holds; a holder of many boxes it")]
-enum Keyed {
+enum KeyedCipher {
     Nea0,
     Nea1(Zeroizing<[u32; 4]>),
     Nea2(Aes128Enc),
@@ -36,10 +36,10 @@ impl Nea {
     /// The algorithm under a key of 128 bits.
     pub fn new(algorithm: CipheringAlgorithm, key: &[u8; 16]) -> Self {
         Self(match algorithm {
-            CipheringAlgorithm::Nea0 => Keyed::Nea0,
-            CipheringAlgorithm::Nea1 => Keyed::Nea1(Zeroizing::new(key_words(key))),
-            CipheringAlgorithm::Nea2 => Keyed::Nea2(Aes128Enc::new(key.into())),
-            CipheringAlgorithm::Nea3 => Keyed::Nea3(Zeroizing::new(*key)),
+            CipheringAlgorithm::Nea0 => KeyedCipher::Nea0,
+            CipheringAlgorithm::Nea1 => KeyedCipher::Nea1(Zeroizing::new(key_words(key))),
+            CipheringAlgorithm::Nea2 => KeyedCipher::Nea2(Aes128Enc::new(key.into())),
+            CipheringAlgorithm::Nea3 => KeyedCipher::Nea3(Zeroizing::new(*key)),
         })
     }
 
@@ -48,16 +48,16 @@ impl Nea {
         // BEARER ‖ DIRECTION ‖ 0…0, the second word of each algorithm's start.
         let second = u32::from(bearer.value()) << 27 | u32::from(direction.bit()) << 26;
         match &self.0 {
-            Keyed::Nea0 => {}
-            Keyed::Nea1(key) => {
+            KeyedCipher::Nea0 => {}
+            KeyedCipher::Nea1(key) => {
                 let mut snow = Snow3g::new(**key, [second, count, second, count]); // TS 35.215 §3.4
                 add(data, || snow.next_word());
             }
-            Keyed::Nea2(aes) => {
+            KeyedCipher::Nea2(aes) => {
                 let start = u128::from(count) << 96 | u128::from(second) << 64; // TS 33.401 Annex B.1.3
                 ctr::apply(aes, start, data);
             }
-            Keyed::Nea3(key) => {
+            KeyedCipher::Nea3(key) => {
                 let half = u64::from(count) << 32 | u64::from(second);
                 let iv = u128::from(half) << 64 | u128::from(half); // TS 35.221 §3.4
                 let mut zuc = Zuc::new(key, &iv.to_be_bytes());

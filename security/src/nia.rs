@@ -16,11 +16,11 @@ use crate::{Bearer, Direction};
 
 /// An integrity algorithm under a key.
 #[derive(Clone)]
-pub struct Nia(Keyed);
+pub struct Nia(KeyedIntegrity);
 
 #[derive(Clone)]
 #[expect(clippy::large_enum_variant, reason = "a key schedule is what this holds; a holder of many boxes it")]
-enum Keyed {
+enum KeyedIntegrity {
     Nia0,
     Nia1(Zeroizing<[u32; 4]>),
     Nia2(Cmac),
@@ -37,10 +37,10 @@ impl Nia {
     /// The algorithm under a key of 128 bits.
     pub fn new(algorithm: IntegrityAlgorithm, key: &[u8; 16]) -> Self {
         Self(match algorithm {
-            IntegrityAlgorithm::Nia0 => Keyed::Nia0,
-            IntegrityAlgorithm::Nia1 => Keyed::Nia1(Zeroizing::new(key_words(key))),
-            IntegrityAlgorithm::Nia2 => Keyed::Nia2(Cmac::new(key)),
-            IntegrityAlgorithm::Nia3 => Keyed::Nia3(Zeroizing::new(*key)),
+            IntegrityAlgorithm::Nia0 => KeyedIntegrity::Nia0,
+            IntegrityAlgorithm::Nia1 => KeyedIntegrity::Nia1(Zeroizing::new(key_words(key))),
+            IntegrityAlgorithm::Nia2 => KeyedIntegrity::Nia2(Cmac::new(key)),
+            IntegrityAlgorithm::Nia3 => KeyedIntegrity::Nia3(Zeroizing::new(*key)),
         })
     }
 
@@ -59,14 +59,14 @@ impl Nia {
         bits: usize,
     ) -> [u8; 4] {
         let mac = match &self.0 {
-            Keyed::Nia0 => 0,
-            Keyed::Nia1(key) => nia1(key, count, bearer, direction, message, bits),
-            Keyed::Nia2(cmac) => {
+            KeyedIntegrity::Nia0 => 0,
+            KeyedIntegrity::Nia1(key) => nia1(key, count, bearer, direction, message, bits),
+            KeyedIntegrity::Nia2(cmac) => {
                 let second = u32::from(bearer.value()) << 27 | u32::from(direction.bit()) << 26;
                 let head = u64::from(count) << 32 | u64::from(second); // TS 33.401 Annex B.2.3
                 cmac.first_word(head, message, bits)
             }
-            Keyed::Nia3(key) => nia3(key, count, bearer, direction, message, bits),
+            KeyedIntegrity::Nia3(key) => nia3(key, count, bearer, direction, message, bits),
         };
         mac.to_be_bytes()
     }

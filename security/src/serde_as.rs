@@ -7,7 +7,7 @@ use crate::Bearer;
 use crate::aka::{Autn, Auts, HresStar, Rand, ResStar, ServingNetworkName};
 use crate::keys::{KAmf, KAusf, KNasEnc, KNasInt, KSeaf, Nh};
 use crate::milenage::{Ck, Ik, Res};
-use crate::nas::{CipheringAlgorithm, IntegrityAlgorithm, NasCount, NasCounts, Side};
+use crate::nas::{CipheringAlgorithm, IntegrityAlgorithm, NasCount, NasCounts, NasSide};
 
 macro_rules! keys {
     ($($name:ident)*) => {
@@ -28,7 +28,7 @@ serde_as! {
     NasCounts as (u32, u32): |v| (v.uplink_next, v.downlink_next), counts;
     CipheringAlgorithm as u8: |v| v.identity(), CipheringAlgorithm::from_identity;
     IntegrityAlgorithm as u8: |v| v.identity(), IntegrityAlgorithm::from_identity;
-    Side as bool: |v| *v == Side::Ue, |ue| Some(if ue { Side::Ue } else { Side::Network });
+    NasSide as bool: |v| *v == NasSide::Ue, |ue| Some(if ue { NasSide::Ue } else { NasSide::Network });
     Bearer as u8: |v| v.value(), Bearer::new;
 }
 

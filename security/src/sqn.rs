@@ -16,16 +16,16 @@ const IND_COUNT: usize = 1 << IND_BITS;
 const SEQ_MAX: u64 = (1 << (48 - IND_BITS)) - 1;
 /// Microseconds of one step of SEQ: the unit of 0.1 s that Annex C.3.2 proposes for a time-based generator.
 const TICK_MICROS: u64 = 100_000;
-/// Δ of Annex C.3: the largest jump of SEQ that a USIM takes. Together with the clock's unit it covers 310 days, and
-/// it keeps SEQ from being driven to its end.
-pub const DELTA: u64 = 1 << 28;
+/// Δ of Annex C.3: the largest increase of SEQ that a USIM accepts. Together with the clock's unit it covers
+/// 310 days, and it prevents an attacker from forcing SEQ to its maximum.
+pub const MAX_SEQ_JUMP: u64 = 1 << 28;
 
 /// Sequence number of 48 bits (TS 33.102 §6.3.2).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sqn(u64);
 
 impl Sqn {
-    /// The beginning: no SQN was issued or accepted.
+    /// Initial value: no SQN has been issued or accepted.
     pub const ZERO: Sqn = Sqn(0);
 
     /// From SEQ and IND; bits beyond 43 and 5 are dropped.
@@ -54,7 +54,7 @@ impl Sqn {
         (self.0 % IND_COUNT as u64) as u8
     }
 
-    /// The number in six octets, for a store.
+    /// The SQN as an integer, for storage.
     pub const fn value(self) -> u64 {
         self.0
     }
@@ -64,7 +64,8 @@ impl Sqn {
         Self(v & ((1 << 48) - 1))
     }
 
-    /// The one after it where each is durable before it is used: SEQ and IND rise by one (Annex C.1.1.3, C.3.4). SEQ ends after 2^43.
+    /// The next SQN of a generator that stores every SQN before it uses it: SEQ and IND are incremented by
+    /// one (Annex C.1.1.3, C.3.4). SEQ stays at 2^43 − 1.
     #[must_use]
     pub const fn next(self) -> Self {
         let seq = if self.seq() < SEQ_MAX { self.seq() + 1 } else { SEQ_MAX };
@@ -114,7 +115,7 @@ const fn ticks(now: Instant) -> u64 {
     now.0 / TICK_MICROS
 }
 
-/// Network side: what one subscriber's authentication centre knows (Annex C.1.1).
+/// Network side: the SQN state of one subscriber in the authentication centre (Annex C.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SqnState {
     /// Durable; see [`SqnOffset`].
@@ -137,12 +138,13 @@ impl SqnState {
         self.last
     }
 
-    /// After a verified AUTS: goes on above SQN_MS if the next SQN would not be fresh for the USIM (TS 33.102 §6.3.5).
+    /// Handles a verified AUTS: continues above SQN_MS if the USIM would reject the next SQN (TS 33.102
+    /// §6.3.5).
     ///
     /// Returns the offset to make durable, if it changed.
     pub fn resynchronise(&mut self, now: Instant, sqn_ms: Sqn) -> Option<SqnOffset> {
         let next = self.offset.seq(now).max(self.last.seq().saturating_add(1));
-        if next > sqn_ms.seq() && next - sqn_ms.seq() <= DELTA {
+        if next > sqn_ms.seq() && next - sqn_ms.seq() <= MAX_SEQ_JUMP {
             return None;
         }
         self.last = sqn_ms;
@@ -168,19 +170,19 @@ pub struct UsimSqn {
     seq: [u64; IND_COUNT],
     highest: Sqn,
     delta: u64,
-    limit: Option<u64>,
+    age_limit: Option<u64>,
 }
 
 impl Default for UsimSqn {
     fn default() -> Self {
-        Self::new(DELTA, None)
+        Self::new(MAX_SEQ_JUMP, None)
     }
 }
 
 impl UsimSqn {
     /// A fresh USIM that takes jumps of SEQ up to `delta` (Δ) and, if `limit` (L) is given, none older than that.
     pub const fn new(delta: u64, limit: Option<u64>) -> Self {
-        Self { seq: [0; IND_COUNT], highest: Sqn::ZERO, delta, limit }
+        Self { seq: [0; IND_COUNT], highest: Sqn::ZERO, delta, age_limit: limit }
     }
 
     /// SQN_MS: the highest accepted.
@@ -194,7 +196,7 @@ impl UsimSqn {
         if seq.saturating_sub(seq_ms) > self.delta {
             return Err(SqnRefusal::TooFarAhead);
         }
-        if self.limit.is_some_and(|l| seq_ms.saturating_sub(seq) > l) {
+        if self.age_limit.is_some_and(|l| seq_ms.saturating_sub(seq) > l) {
             return Err(SqnRefusal::TooOld);
         }
         let place = &mut self.seq[usize::from(sqn.ind()) % IND_COUNT];
@@ -246,11 +248,11 @@ mod tests {
     #[test] // TS 33.102 §6.3.5: the sequence of a USIM that is far ahead, or far behind
     fn resynchronisation_makes_the_next_sqn_fresh() {
         for used in [0, 1, 5_000, 1 << 40] {
-            let mut usim = UsimSqn::new(u64::MAX, Some(DELTA));
+            let mut usim = UsimSqn::new(u64::MAX, Some(MAX_SEQ_JUMP));
             if used > 0 {
                 usim.accept(Sqn::new(used, 7)).unwrap();
             }
-            usim.delta = DELTA;
+            usim.delta = MAX_SEQ_JUMP;
             let mut he = SqnState::new(SqnOffset::ZERO);
             assert!(usim.accept(he.next(NOW)).is_err());
             assert!(he.resynchronise(later(2), usim.highest()).is_some());
@@ -269,14 +271,14 @@ mod tests {
 
     #[test] // TS 33.102 Annex C.2.2
     fn usim_takes_vectors_out_of_order_within_its_array() {
-        let mut usim = UsimSqn::new(DELTA, Some(10));
+        let mut usim = UsimSqn::new(MAX_SEQ_JUMP, Some(10));
         usim.accept(Sqn::new(10, 1)).unwrap();
         usim.accept(Sqn::new(12, 3)).unwrap();
         usim.accept(Sqn::new(11, 2)).unwrap();
         assert_eq!(usim.accept(Sqn::new(11, 2)), Err(SqnRefusal::NotFresh));
         assert_eq!(usim.accept(Sqn::new(12, 3)), Err(SqnRefusal::NotFresh));
         assert_eq!(usim.accept(Sqn::new(1, 4)), Err(SqnRefusal::TooOld));
-        assert_eq!(usim.accept(Sqn::new(13 + DELTA, 4)), Err(SqnRefusal::TooFarAhead));
+        assert_eq!(usim.accept(Sqn::new(13 + MAX_SEQ_JUMP, 4)), Err(SqnRefusal::TooFarAhead));
         assert_eq!(usim.highest(), Sqn::new(12, 3));
     }
 

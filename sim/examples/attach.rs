@@ -19,15 +19,15 @@ use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, Prf, UeContext, UpfId};
 use whimbrel_ids::{GlobalGnbId, Instant, PlmnId, SNssai, Tac};
 use whimbrel_nas::ie::PduSessionType;
-use whimbrel_ran::ue::{self, Command, SessionRequest, Ue};
+use whimbrel_ran::ue::{self, SessionRequest, Ue, UeCommand};
 use whimbrel_ran::{Outbox, UeId, gnb};
-use whimbrel_resilience::cta_replica::{CtaReplica, PrimaryCta, Record};
+use whimbrel_resilience::cta_replica::{CtaReplica, PrimaryCta, ReplicaRecord};
 use whimbrel_resilience::link::{CpfCommand, CpfReport, PeerMessage};
 use whimbrel_resilience::region::{Region, Regions};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{CpfOutbox, Cta, Input, Outbox as CoreOutbox, ReplicatedCpf};
 use whimbrel_security::HomeNetworkKeys;
-use whimbrel_sim::{Home, default_config, ue_config, upf_config};
+use whimbrel_sim::{SimSubscribers, default_config, ue_config, upf_config};
 use whimbrel_user::Upf;
 
 const ASSOCIATION: AssociationId = AssociationId(1);
@@ -38,15 +38,15 @@ enum Message {
     ToCore(u16, Vec<u8>),
     ToGnb(u16, Vec<u8>),
     N4(Vec<u8>),
-    Up(u32, whimbrel_ran::Up),
-    Down(u32, whimbrel_ran::Down),
+    Up(u32, whimbrel_ran::UplinkMessage),
+    Down(u32, whimbrel_ran::DownlinkMessage),
 }
 
 /// One gNB, its UEs and the core, joined by a queue.
 struct Bench {
     now: Instant,
-    cta: PrimaryCta<Home, (Prf, u64)>,
-    cta_replica: Option<CtaReplica<Home, (Prf, u64)>>,
+    cta: PrimaryCta<SimSubscribers, (Prf, u64)>,
+    cta_replica: Option<CtaReplica<SimSubscribers, (Prf, u64)>>,
     /// What was written for it.
     records: (u64, usize),
     upf: Upf,
@@ -96,7 +96,7 @@ impl Bench {
             (id, ReplicatedCpf::new(config.clone()))
         });
         let members: BTreeMap<_, _> = members.collect();
-        let home = Home::default();
+        let home = SimSubscribers::default();
         let mut bench = Self {
             now: EPOCH,
             cta: PrimaryCta::new(match replicas {
@@ -122,10 +122,11 @@ impl Bench {
         };
         if replicated {
             let snapshot = bench.cta.snapshot().expect("it has no CTA replica");
-            bench.cta.wait();
+            bench.cta.begin_holding();
             let directory = Directory::new(default_config().amf.plmn, HomeNetworkKeys::new());
             let entropy = (Prf::new(&[8; 16]), 0);
-            let cta_replica = CtaReplica::new(snapshot.octets(), directory, Home::default(), entropy, ());
+            let cta_replica =
+                CtaReplica::new(snapshot.octets(), directory, SimSubscribers::default(), entropy, ());
             bench.cta_replica = Some(cta_replica.expect("it follows"));
         }
         bench.core(Input::Tick);
@@ -186,7 +187,7 @@ impl Bench {
     }
 
     /// The CTA replica runs the same input, and what that caused leaves.
-    fn send_to_cta_replica(&mut self, record: &Record, out: &mut CoreOutbox) {
+    fn send_to_cta_replica(&mut self, record: &ReplicaRecord, out: &mut CoreOutbox) {
         let Some(cta_replica) = &mut self.cta_replica else { return };
         self.records = (self.records.0 + 1, self.records.1 + record.octets().len());
         let began = clock();
@@ -194,7 +195,7 @@ impl Bench {
         self.replicating += began.elapsed();
         let began = clock();
         self.cta.acknowledged(held, out);
-        self.cta.sent();
+        self.cta.mark_outputs_sent();
         self.core += began.elapsed();
     }
 
@@ -241,7 +242,7 @@ impl Bench {
     }
 
     /// Core time and inputs of one command of one UE.
-    fn cost(&mut self, n: u32, command: Command) -> (Duration, u64) {
+    fn cost(&mut self, n: u32, command: UeCommand) -> (Duration, u64) {
         (self.core, self.inputs) = (Duration::ZERO, 0);
         self.ue(n, ue::Input::Command(command));
         self.run();
@@ -253,9 +254,9 @@ impl Bench {
         let (mut until_answered, mut in_all, mut replicating) = (Vec::new(), Vec::new(), Vec::new());
         for n in 0..self.ues.len() as u32 {
             let before = self.replicating;
-            let (registration, _) = self.cost(n, Command::Register);
+            let (registration, _) = self.cost(n, UeCommand::Register);
             let answered = self.answered;
-            let (establishment, _) = self.cost(n, Command::EstablishSession(session()));
+            let (establishment, _) = self.cost(n, UeCommand::EstablishSession(session()));
             until_answered.push(answered + self.answered);
             in_all.push(registration + establishment);
             replicating.push(self.replicating - before);
@@ -325,8 +326,13 @@ fn joining(ues: u32) -> String {
     let taken = began.elapsed();
     let directory = Directory::new(default_config().amf.plmn, HomeNetworkKeys::new());
     let began = clock();
-    let cta_replica =
-        CtaReplica::<_, _>::new(snapshot.octets(), directory, Home::default(), (Prf::new(&[8; 16]), 0), ());
+    let cta_replica = CtaReplica::<_, _>::new(
+        snapshot.octets(),
+        directory,
+        SimSubscribers::default(),
+        (Prf::new(&[8; 16]), 0),
+        (),
+    );
     let read = began.elapsed();
     assert!(cta_replica.is_ok(), "it follows");
     let [taken, read] = [taken, read].map(|t| t.as_nanos() as f64 / f64::from(ues));
@@ -367,19 +373,19 @@ fn resident_per_ue(ue: &UeContext) -> f64 {
 fn main() {
     let ues: u32 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(2000);
     let mut bench = Bench::new(ues, None, false);
-    let register = (0..ues).map(|n| bench.cost(n, Command::Register)).collect();
-    let establish = (0..ues).map(|n| bench.cost(n, Command::EstablishSession(session()))).collect();
+    let register = (0..ues).map(|n| bench.cost(n, UeCommand::Register)).collect();
+    let establish = (0..ues).map(|n| bench.cost(n, UeCommand::EstablishSession(session()))).collect();
     assert_eq!(
         bench.cta.cta().contexts().filter(|p| p.amf.registered && p.sessions.len() == 1).count(),
         ues as usize
     );
     let (registration, session) = (report("registration", register), report("session", establish));
-    let again = (0..ues).map(|n| bench.cost(n, Command::PeriodicRegistration)).collect();
+    let again = (0..ues).map(|n| bench.cost(n, UeCommand::PeriodicRegistration)).collect();
     let periodic = report("periodic registration, connected", again);
     let ue = bench.cta.cta().contexts().next().expect("there are UEs").clone();
     let connected = resident_per_ue(&ue);
     let mut idle = ue;
-    (idle.amf.connection, idle.amf.connection_until) = (None, None);
+    (idle.amf.connection, idle.amf.inactivity_deadline) = (None, None);
     if let Some(security) = &mut idle.amf.security.current {
         security.release_schedules(); // as when its connection is released
     }

@@ -19,7 +19,7 @@ use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Tac};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{GnbConfig, Via};
-use whimbrel_ran::ue::{Command, SessionRequest};
+use whimbrel_ran::ue::{SessionRequest, UeCommand};
 use whimbrel_sim::{
     ChaosRun, Deployment, GnbIndex, Sim, UeIndex, default_config, home_plmn, open_config, ue_config,
 };
@@ -30,7 +30,7 @@ const SNAPSHOTS: u64 = 3;
 
 fn establish(net: &mut Sim) {
     let request = SessionRequest { dnn: None, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 };
-    net.command(UE, Command::EstablishSession(request));
+    net.command(UE, UeCommand::EstablishSession(request));
 }
 
 fn release(net: &mut Sim) {
@@ -42,14 +42,14 @@ type Step = (&'static str, fn(&mut Sim));
 
 /// What the UE does, in its order.
 const STEPS: [Step; 9] = [
-    ("registration", |net| net.command(UE, Command::Register)),
+    ("registration", |net| net.command(UE, UeCommand::Register)),
     ("session establishment", establish),
     ("AN release", release),
-    ("service request", |net| net.command(UE, Command::ServiceRequest)),
+    ("service request", |net| net.command(UE, UeCommand::ServiceRequest)),
     ("Xn path switch", |net| net.hand_over(UE, GnbIndex(1), Via::Xn)),
     ("N2 handover", |net| net.hand_over(UE, GnbIndex(0), Via::N2)),
     ("AN release again", release),
-    ("periodic registration", |net| net.command(UE, Command::PeriodicRegistration)),
+    ("periodic registration", |net| net.command(UE, UeCommand::PeriodicRegistration)),
     ("second session", establish),
 ];
 
@@ -235,9 +235,9 @@ fn guests() -> Sim {
     let ues = [net.add_sap_ue(gnb, 1, BROKER), net.add_home_ue(gnb, 2, BROKER, |_| {})];
     net.advance(Duration::from_secs(1));
     for ue in ues {
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         let session = SessionRequest { dnn: None, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 };
-        net.command(ue, Command::EstablishSession(session));
+        net.command(ue, UeCommand::EstablishSession(session));
         net.advance(Duration::from_secs(2));
     }
     net

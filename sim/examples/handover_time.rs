@@ -20,7 +20,7 @@ use whimbrel_ngap::msg::{
 use whimbrel_ngap::transfer::{HandoverRequestAcknowledgeTransfer, HandoverRequiredTransfer};
 use whimbrel_ngap::{EarlyHandover, Message};
 use whimbrel_ran::gnb::GnbConfig;
-use whimbrel_ran::ue::{Command, SessionRequest};
+use whimbrel_ran::ue::{SessionRequest, UeCommand};
 use whimbrel_sim::{GnbIndex, Sim, ue_config};
 use whimbrel_user::{Destination, DnIndex, Origin};
 
@@ -180,11 +180,11 @@ fn handover(seed: u64, prepared: Prepared) -> Duration {
     net.configure(config);
     let ue = net.add_ue(SOURCE, ue_config(1));
     net.settle(SECOND / 10);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let session =
         SessionRequest { dnn: None, s_nssai: None, pdu_session_type: whimbrel_nas::ie::PduSessionType::Ipv4 };
-    net.command(ue, Command::EstablishSession(session));
+    net.command(ue, UeCommand::EstablishSession(session));
     net.settle(SECOND);
     net.take_over(SOURCE);
     net.take_over(TARGET);

@@ -15,11 +15,11 @@ use whimbrel_nas::{mm, sm};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{GnbConfig, Via};
-use whimbrel_ran::ue::{Command, SessionRequest};
+use whimbrel_ran::ue::{SessionRequest, UeCommand};
 use whimbrel_security::{
     AuthenticationManagementField, AuthenticationVector, Bearer, CipheringAlgorithm, IntegrityAlgorithm, K,
-    KAmf, Milenage, NasCount, NasCounts, NasSecurityContext, Opc, Rand, SecurityHeaderType,
-    ServingNetworkName, Side, Sqn,
+    KAmf, Milenage, NasCount, NasCounts, NasSecurityContext, NasSide, Opc, Rand, SecurityHeaderType,
+    ServingNetworkName, Sqn,
 };
 use whimbrel_sim::{GnbIndex, Sim, UeIndex, Wire, Work, default_config, ue_config};
 
@@ -73,18 +73,18 @@ impl Step {
     fn begin(self, net: &mut Sim, ue: UeIndex) {
         let release = |net: &mut Sim| net.release(ue, Cause::RadioNetwork(CauseRadioNetwork::UserInactivity));
         match self {
-            Self::Registration => net.command(ue, Command::Register),
+            Self::Registration => net.command(ue, UeCommand::Register),
             Self::SessionEstablishment => {
                 let pdu_session_type = PduSessionType::Ipv4;
                 let request = SessionRequest { dnn: None, s_nssai: None, pdu_session_type };
-                net.command(ue, Command::EstablishSession(request));
+                net.command(ue, UeCommand::EstablishSession(request));
             }
             Self::AnRelease | Self::SecondAnRelease => release(net),
-            Self::ServiceRequest => net.command(ue, Command::ServiceRequest),
+            Self::ServiceRequest => net.command(ue, UeCommand::ServiceRequest),
             Self::XnPathSwitch => net.hand_over(ue, GnbIndex(1), Via::Xn),
             Self::N2Handover => net.hand_over(ue, GnbIndex(0), Via::N2),
-            Self::PeriodicRegistration => net.command(ue, Command::PeriodicRegistration),
-            Self::Deregistration => net.command(ue, Command::Deregister { switch_off: false }),
+            Self::PeriodicRegistration => net.command(ue, UeCommand::PeriodicRegistration),
+            Self::Deregistration => net.command(ue, UeCommand::Deregister { switch_off: false }),
         }
     }
 
@@ -115,7 +115,7 @@ impl Step {
 
 fn context() -> NasSecurityContext {
     NasSecurityContext::new(
-        Side::Network,
+        NasSide::Network,
         Bearer::NAS_3GPP,
         &KAmf::new([7; 32]),
         CipheringAlgorithm::Nea2,

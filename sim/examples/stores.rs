@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use whimbrel_control::udm::{Answer, Directory, Request};
+use whimbrel_control::udm::{Directory, UdmAnswer, UdmRequest};
 use whimbrel_control::{Checkpoint, Prf, RestVec, Shard, UeContext, UeId};
 use whimbrel_ids::{GlobalGnbId, Instant, PlmnId, SNssai, Supi, Tac, Tmsi};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::GnbConfig;
-use whimbrel_ran::ue::{Command, SessionRequest};
+use whimbrel_ran::ue::{SessionRequest, UeCommand};
 use whimbrel_resilience::Cta;
 use whimbrel_security::HomeNetworkKeys;
-use whimbrel_sim::{Home, Sim, default_config, ue_config};
+use whimbrel_sim::{Sim, SimSubscribers, default_config, ue_config};
 
 /// Counts what is given out.
 struct Counting;
@@ -72,7 +72,11 @@ fn main() -> ExitCode {
     let mut directory = Directory::new(PlmnId::TEST, HomeNetworkKeys::new());
     let subscription = first.amf.subscription.clone().expect("it is registered");
     let in_directory = all(&mut |n| {
-        directory.follow(at(n), &Request::Register(supi(n)), Answer::Registered(Ok(subscription.clone())));
+        directory.follow(
+            at(n),
+            &UdmRequest::Register(supi(n)),
+            UdmAnswer::Registered(Ok(subscription.clone())),
+        );
     });
     drop(directory);
 
@@ -80,7 +84,8 @@ fn main() -> ExitCode {
     config.limits.ues = UeId::SLOTS;
     let directory = Directory::new(PlmnId::TEST, HomeNetworkKeys::new());
     let entropy = (Prf::new(&[1; 16]), 0);
-    let mut cta = Cta::new(Arc::new(config), directory, Home::default(), entropy, (), Instant::ZERO);
+    let mut cta =
+        Cta::new(Arc::new(config), directory, SimSubscribers::default(), entropy, (), Instant::ZERO);
     let in_all = all(&mut |n| assert!(cta.add_idle_ue(Instant::ZERO, |id, tmsi| nth(n, id, tmsi))));
     drop(cta);
 
@@ -128,10 +133,13 @@ fn idle_ue() -> UeContext {
     let gnb = net.add_gnb(gnb);
     net.settle(Duration::from_secs(1));
     let ue = net.add_ue(gnb, ue_config(1));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(Duration::from_secs(1));
     let pdu_session_type = PduSessionType::Ipv4;
-    net.command(ue, Command::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type }));
+    net.command(
+        ue,
+        UeCommand::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type }),
+    );
     net.settle(Duration::from_secs(1));
     net.release(ue, Cause::RadioNetwork(CauseRadioNetwork::UserInactivity));
     net.settle(Duration::from_secs(4));

@@ -7,13 +7,13 @@ use whimbrel_control::config::Config;
 use whimbrel_control::udm::Directory;
 use whimbrel_control::{Prf, RestVec};
 use whimbrel_ids::Instant;
-use whimbrel_resilience::region::{Areas, Region};
+use whimbrel_resilience::region::{GnbRegions, Region};
 use whimbrel_resilience::{Cpf, Cta, Input, LogLimits};
 use whimbrel_security::HomeNetworkKeys;
 
 use crate::region::Cluster;
 use crate::unit::UnitFault;
-use crate::{Faults, Home, Recorder, Rng, Sim, default_config};
+use crate::{Faults, Recorder, Rng, Sim, SimSubscribers, default_config};
 
 /// What runs the procedures of UEs.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ enum Cpfs {
     /// So many CPFs in the CTA's region, with so many replicas per UE.
     OneRegion(u16, usize),
     /// A CPF in each of these regions, of which the first is the CTA's.
-    Regions(Vec<Region>, Areas, usize),
+    Regions(Vec<Region>, GnbRegions, usize),
 }
 
 /// The environment variable with which UEs rest after each input in every run of a test program: `WHIMBREL_SIM_RESTING=1`. No result
@@ -87,7 +87,7 @@ impl SimBuilder {
 
     /// A CPF in each of these regions, numbered from 1, of which the first is the CTA's; `areas` are the gNBs that are in another region than
     /// the CTA.
-    pub fn regions(self, places: &[Region], areas: Areas, replicas: usize) -> Self {
+    pub fn regions(self, places: &[Region], areas: GnbRegions, replicas: usize) -> Self {
         Self { cpfs: Cpfs::Regions(places.to_vec(), areas, replicas), ..self }
     }
 
@@ -151,11 +151,11 @@ pub(crate) fn new_cta(
     now: Instant,
     config: &Arc<Config>,
     home_keys: &HomeNetworkKeys,
-    home: Home,
+    home: SimSubscribers,
     entropy: (Prf, u64),
     recorder: Recorder,
     (cluster, resting): (Option<&Cluster>, bool),
-) -> Cta<Home, (Prf, u64), Recorder> {
+) -> Cta<SimSubscribers, (Prf, u64), Recorder> {
     let directory = Directory::new(config.amf.plmn, home_keys.clone());
     let Some(cluster) = cluster else {
         let mut cta = Cta::new(config.clone(), directory, home, entropy, recorder, now);

@@ -8,7 +8,7 @@ use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Tac};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{self, GnbConfig, Via};
-use whimbrel_ran::ue::{Command, MmState, SessionRequest};
+use whimbrel_ran::ue::{MmState, SessionRequest, UeCommand};
 
 use crate::{
     CpfCut, Cut, FaultProfile, Faults, GnbIndex, Rng, Sim, Survivor, UeIndex, UnitFault, UpfState, ue_config,
@@ -244,13 +244,13 @@ impl fmt::Display for ChaosRun {
 fn start_procedure(net: &mut Sim, rng: &mut Rng, ue: UeIndex) {
     let session = net.ue_ref(ue).sessions().next().map(|s| s.id);
     match rng.below(13) {
-        0..3 => net.command(ue, Command::Register),
-        3 => net.command(ue, Command::ServiceRequest),
-        4 => net.command(ue, Command::PeriodicRegistration),
-        5 => net.command(ue, Command::Deregister { switch_off: rng.chance(500) }),
+        0..3 => net.command(ue, UeCommand::Register),
+        3 => net.command(ue, UeCommand::ServiceRequest),
+        4 => net.command(ue, UeCommand::PeriodicRegistration),
+        5 => net.command(ue, UeCommand::Deregister { switch_off: rng.chance(500) }),
         6..8 => net.command(
             ue,
-            Command::EstablishSession(SessionRequest {
+            UeCommand::EstablishSession(SessionRequest {
                 dnn: None,
                 s_nssai: None,
                 pdu_session_type: PduSessionType::Ipv4,
@@ -277,12 +277,12 @@ pub fn heal_and_verify(net: &mut Sim) {
     net.set_upf(UpfState::Answering);
     net.end_partitions();
     for i in 0..net.ues() {
-        net.command(UeIndex(i), Command::Register);
+        net.command(UeIndex(i), UeCommand::Register);
     }
     net.advance(Duration::from_secs(1800));
     for i in 0..net.ues() {
         if !registered(net, UeIndex(i)) {
-            net.command(UeIndex(i), Command::Register);
+            net.command(UeIndex(i), UeCommand::Register);
         }
     }
     net.advance(Duration::from_secs(300));
@@ -295,7 +295,7 @@ pub fn heal_and_verify(net: &mut Sim) {
     net.lose_between_cpfs(0);
     // A UE that was idle while the UPF lost its sessions is informed by this.
     for i in 0..net.ues() {
-        net.command(UeIndex(i), Command::PeriodicRegistration);
+        net.command(UeIndex(i), UeCommand::PeriodicRegistration);
     }
     net.advance(Duration::from_secs(60));
     net.check_invariants();

@@ -5,22 +5,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_control::config::Config;
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::{AssociationId, Command as CoreCommand, Event, Prf, UeContext, UeEvent, UeId};
 use whimbrel_ids::{GlobalGnbId, Tai};
 use whimbrel_ngap::TransferSyntax;
 use whimbrel_resilience::cta_replica::PrimaryCta;
-use whimbrel_resilience::{Cta, Input, Order, OrderOutcome, Outbox, Restored, StoredUes, Surviving, ToStore};
+use whimbrel_resilience::{
+    Cta, CtaOrder, Input, OrderOutcome, Outbox, RestorationOutcome, StoredUes, SurvivingState, ToStore,
+};
 
 use crate::builder::new_cta;
 use crate::cta_replica::CtaPair;
 use crate::queue::InFlight;
-use crate::region::{Cluster, Link};
-use crate::{GnbIndex, Home, Recorder, Sim};
+use crate::region::{Cluster, RegionMessage};
+use crate::{GnbIndex, Recorder, Sim, SimSubscribers};
 
 /// The processes of a core, which a restart replaces together.
 pub(crate) struct ControlPlane {
-    pub(crate) cta: PrimaryCta<Home, (Prf, u64), Recorder>,
+    pub(crate) cta: PrimaryCta<SimSubscribers, (Prf, u64), Recorder>,
     /// The CTA replica, and how the CTA is lost.
     pub(crate) pair: CtaPair,
     /// The CPFs, unless the CTA runs the UEs itself.
@@ -33,7 +35,7 @@ pub(crate) struct ControlPlane {
 
 impl Sim {
     /// The CTA that has the UEs' signalling.
-    pub fn cta(&self) -> &Cta<Home, (Prf, u64), Recorder> {
+    pub fn cta(&self) -> &Cta<SimSubscribers, (Prf, u64), Recorder> {
         self.control.cta.cta()
     }
 
@@ -43,7 +45,7 @@ impl Sim {
     }
 
     /// The store of subscribers.
-    pub fn home(&mut self) -> &mut Home {
+    pub fn home(&mut self) -> &mut SimSubscribers {
         self.control.cta.subscribers()
     }
 
@@ -64,18 +66,18 @@ impl Sim {
 
     /// The operator resets a gNB's connections.
     pub fn reset_gnb(&mut self, gnb: GlobalGnbId) -> bool {
-        self.operator_order(Order::ResetGnb(gnb)) == OrderOutcome::Reset(true)
+        self.operator_order(CtaOrder::ResetGnb(gnb)) == OrderOutcome::Reset(true)
     }
 
     /// The operator disconnects a gNB. Returns whether it is up.
     pub fn disconnect_gnb(&mut self, gnb: GlobalGnbId) -> bool {
-        self.operator_order(Order::DisconnectGnb(gnb)) == OrderOutcome::Reset(true)
+        self.operator_order(CtaOrder::DisconnectGnb(gnb)) == OrderOutcome::Reset(true)
     }
 
     /// The core takes a new version of its configuration.
     pub fn configure(&mut self, config: Config) {
         self.config = Arc::new(config);
-        self.operator_order(Order::Configure(self.config.clone()));
+        self.operator_order(CtaOrder::Configure(self.config.clone()));
     }
 
     /// The configuration in force.
@@ -91,13 +93,13 @@ impl Sim {
     /// All UEs are written to the disk, as they are.
     pub fn store_ues(&mut self) {
         self.control.disk = vec![self.cta().stored_amf().record()];
-        self.operator_order(Order::StoreUes { all: true });
+        self.operator_order(CtaOrder::StoreUes { all: true });
         self.settle(Duration::from_millis(10));
     }
 
     /// The UEs that have changed since are written to the disk, too.
     pub fn store_changed_ues(&mut self) {
-        self.operator_order(Order::StoreUes { all: false });
+        self.operator_order(CtaOrder::StoreUes { all: false });
         self.settle(Duration::from_millis(10));
     }
 
@@ -105,7 +107,7 @@ impl Sim {
     ///
     /// # Panics
     /// If a registered UE without a running procedure is not kept, although no CPF was lost meanwhile.
-    pub fn restart_core_in_order(&mut self) -> Restored {
+    pub fn restart_core_in_order(&mut self) -> RestorationOutcome {
         let cpfs = self.cpfs();
         let associations: Vec<AssociationId> = self.cta().associations().collect();
         associations.into_iter().for_each(|association| self.cta_input(Input::AssociationDown(association)));
@@ -120,25 +122,26 @@ impl Sim {
     }
 
     /// The core is killed, and starts again with the UEs that are on the disk.
-    pub fn kill_and_restart_core(&mut self) -> Restored {
+    pub fn kill_and_restart_core(&mut self) -> RestorationOutcome {
         self.restart(Some(false))
     }
 
     /// The CTA and its CPFs are killed, and start again with the UEs that are on the disk. Associations of gNBs and the UPFs stand meanwhile.
-    pub fn kill_and_restart_control(&mut self) -> Restored {
+    pub fn kill_and_restart_control(&mut self) -> RestorationOutcome {
         self.restart_control_alone(Cluster::restarted)
     }
 
     /// The same, where no CPF has joined yet: [`Self::add_cpf`] adds them.
-    pub fn kill_and_restart_control_before_its_cpfs(&mut self) -> Restored {
+    pub fn kill_and_restart_control_before_its_cpfs(&mut self) -> RestorationOutcome {
         self.restart_control_alone(Cluster::restarted_without_cpfs)
     }
 
-    fn restart_control_alone(&mut self, cluster: fn(Cluster, &Arc<Config>) -> Cluster) -> Restored {
+    fn restart_control_alone(&mut self, cluster: fn(Cluster, &Arc<Config>) -> Cluster) -> RestorationOutcome {
         let associations: BTreeSet<AssociationId> = self.cta().associations().collect();
         let (peers, last) = (self.cta().stored_peers(), self.recorder().last_inputs().clone());
         let last_input = |ue: UeId| last.get(&ue).copied();
-        let surviving = Surviving { peers: &peers, associations: &associations, last_input: &last_input };
+        let surviving =
+            SurvivingState { peers: &peers, associations: &associations, last_input: &last_input };
         self.forget_replicas(false);
         let mut out = Outbox::default();
         let restored = self.begin_again(Some(false), Some(surviving), cluster, &mut out);
@@ -147,7 +150,7 @@ impl Sim {
         restored
     }
 
-    fn restart(&mut self, exact: Option<bool>) -> Restored {
+    fn restart(&mut self, exact: Option<bool>) -> RestorationOutcome {
         self.forget_replicas(false);
         let restored = self.begin_again(exact, None, Cluster::restarted, &mut Outbox::default());
         self.ran.by_association.retain(|_, gnb| self.ran.gnbs[gnb.0].peer_amf);
@@ -166,10 +169,10 @@ impl Sim {
     fn begin_again(
         &mut self,
         exact: Option<bool>,
-        surviving: Option<Surviving<'_>>,
+        surviving: Option<SurvivingState<'_>>,
         cluster: fn(Cluster, &Arc<Config>) -> Cluster,
         out: &mut Outbox,
-    ) -> Restored {
+    ) -> RestorationOutcome {
         let config = self.config.clone();
         let home = std::mem::take(self.control.cta.subscribers());
         let recorder = self.control.cta.inspect().restarted(exact.is_some());
@@ -178,7 +181,7 @@ impl Sim {
         self.control.cluster = self.control.cluster.take().map(|c| cluster(c, &config));
         let cluster = (self.control.cluster.as_ref(), self.control.resting);
         let mut cta = new_cta(self.now, &config, &self.home_keys, home, entropy, recorder, cluster);
-        let mut restored = Restored::default();
+        let mut restored = RestorationOutcome::default();
         if let Some(exact) = exact {
             let disk = StoredUes::read(self.control.disk.iter().map(Vec::as_slice));
             let (ues, whole) = disk.expect("UEs were stored");
@@ -206,7 +209,7 @@ impl Sim {
         let now = self.now;
         self.observer.tally(&out.events);
         let is_lost =
-            |e: &UeEvent| matches!(e.event, Event::Deregistered { why: Deregistered::StateLost, .. });
+            |e: &UeEvent| matches!(e.event, Event::Deregistered { why: DeregistrationReason::StateLost, .. });
         out.events.iter().filter(|e| is_lost(e)).for_each(|_| self.ue_is_lost());
         if !self.observer.quiet {
             self.events.ues.extend(out.events.into_iter().map(|e| (now, e)));
@@ -217,8 +220,8 @@ impl Sim {
         }
         self.ngap_leaves(host, out.ngap);
         for (to, message) in out.cpfs {
-            let taken = self.control.cta.taken(to);
-            self.link(Link::Down { to, taken, message });
+            let taken = self.control.cta.durable_messages(to);
+            self.link(RegionMessage::Down { to, taken, message });
         }
         self.replicate(false, &out.stored);
         self.control.disk.extend(out.stored.into_iter().filter_map(ToStore::record));

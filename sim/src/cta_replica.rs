@@ -9,14 +9,14 @@ use whimbrel_control::{AssociationId, Prf};
 use whimbrel_ids::Instant;
 use whimbrel_ran::gnb;
 use whimbrel_resilience::cta_replica::{
-    Associations, CtaReplica, LocalAssociation, MessageRoute, PrimaryCta, Record, Snapshot,
+    Associations, CtaReplica, LocalAssociation, MessageRoute, PrimaryCta, ReplicaRecord, Snapshot,
 };
 use whimbrel_resilience::link::{CpfReport, ToCpf};
-use whimbrel_resilience::{Input, Order, OrderOutcome, Outbox};
+use whimbrel_resilience::{CtaOrder, Input, OrderOutcome, Outbox};
 
 use crate::partition::{Cut, Survivor};
-use crate::region::Link;
-use crate::{GnbIndex, Home, InFlight, Recorder, Sim};
+use crate::region::RegionMessage;
+use crate::{GnbIndex, InFlight, Recorder, Sim, SimSubscribers};
 
 /// Least and greatest latency of the link between the two, in microseconds.
 const LATENCY_MICROS: (u64, u64) = (10, 60);
@@ -29,7 +29,7 @@ const TAKEN_OVER_AFTER: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub(crate) enum ReplicaLink {
     /// To the CTA replica of this number.
-    Record(u64, Record),
+    Record(u64, ReplicaRecord),
     /// From that one.
     Held(u64, u64),
     /// gNBs detect that the CTA's host is gone.
@@ -70,23 +70,23 @@ impl CtaLoss {
 
 /// An input that arrived for a dead CTA, or that it did not acknowledge: its sender sends it again.
 #[derive(Debug)]
-enum Missed {
+enum MissedInput {
     Up(AssociationId, u16, Vec<IpAddr>),
     Down(AssociationId),
     Ngap(AssociationId, u16, Vec<u8>),
 }
 
 /// The source of a CTA's entropy.
-type Seeded = (Prf, u64);
+type SeededEntropy = (Prf, u64);
 
 /// The CTA replica, the link to it, and how the CTA is lost.
 #[derive(Default)]
 pub(crate) struct CtaPair {
-    cta_replica: Option<CtaReplica<Home, Seeded, Recorder>>,
+    cta_replica: Option<CtaReplica<SimSubscribers, SeededEntropy, Recorder>>,
     /// The number of the newest CTA replica.
     cta_replicas: u64,
     /// A CTA that was replaced and does not know it, and the number of its replica.
-    replaced: Option<(PrimaryCta<Home, Seeded, Recorder>, u64)>,
+    replaced: Option<(PrimaryCta<SimSubscribers, SeededEntropy, Recorder>, u64)>,
     ordered: (Instant, Instant),
     /// Inputs that the CTA has taken.
     taken: u64,
@@ -108,9 +108,9 @@ pub(crate) struct CtaPair {
     /// It dies when the CTA replica has confirmed this input, before the outputs have left.
     unsent: Option<u64>,
     dead: bool,
-    missed: Vec<Missed>,
+    missed: Vec<MissedInput>,
     /// Messages of gNBs that the CTA replica does not have yet: SCTP acknowledges them when it has. One entry per record; `None` for other inputs.
-    unacknowledged: VecDeque<Option<Missed>>,
+    unacknowledged: VecDeque<Option<MissedInput>>,
     /// So many earlier inputs may be unacknowledged too: SACKs that were lost.
     sacks_lost: usize,
     takeovers: u64,
@@ -183,17 +183,18 @@ impl Sim {
             return;
         }
         let Some(snapshot) = self.control.cta.snapshot() else { return };
-        self.control.cta.wait(); // it has it at once
+        self.control.cta.begin_holding(); // it has it at once
         let directory = Directory::new(self.config.amf.plmn, self.home_keys.clone());
         let entropy = (Prf::new(&self.rng.octets()), 0);
         let recorder = self.control.cta.inspect().restarted(false);
-        let cta_replica = CtaReplica::new(snapshot.octets(), directory, Home::default(), entropy, recorder);
+        let cta_replica =
+            CtaReplica::new(snapshot.octets(), directory, SimSubscribers::default(), entropy, recorder);
         self.control.pair.cta_replica = Some(cta_replica.expect("a snapshot is read as it was written"));
         self.control.pair.cta_replicas += 1;
         self.control.pair.associations = Associations::default();
-        self.operator_order(Order::Endpoints(vec![address(self.control.pair.cta_replicas)]));
+        self.operator_order(CtaOrder::Endpoints(vec![address(self.control.pair.cta_replicas)]));
         let set = [1, 0].map(|next| crate::user_plane::smf(self.control.pair.host() + next).ip());
-        self.operator_order(Order::SmfAddresses(set.to_vec()));
+        self.operator_order(CtaOrder::SmfAddresses(set.to_vec()));
     }
 
     /// How often a CTA replica has taken over.
@@ -216,7 +217,7 @@ impl Sim {
     pub(crate) fn pair_rests(&self) -> bool {
         !self.control.pair.dead
             && self.control.cta.waiting() == 0
-            && self.control.cta.unsettled().next().is_none()
+            && self.control.cta.unresumed_cpfs().next().is_none()
     }
 
     /// An input of the CTA.
@@ -252,7 +253,7 @@ impl Sim {
         }
         let missed = match &input {
             Input::Ngap(association, stream, octets) => {
-                Some(Missed::Ngap(*association, *stream, octets.to_vec()))
+                Some(MissedInput::Ngap(*association, *stream, octets.to_vec()))
             }
             _ => None,
         };
@@ -267,7 +268,7 @@ impl Sim {
             _ => {}
         }
         if let Some(record) = record {
-            self.control.pair.caused.extend(self.control.cta.newest().map(octets_of));
+            self.control.pair.caused.extend(self.control.cta.newest_held_outputs().map(octets_of));
             self.send_to_cta_replica(record);
         }
         match loss {
@@ -279,19 +280,19 @@ impl Sim {
     }
 
     /// Carries out an order.
-    pub(crate) fn operator_order(&mut self, order: Order) -> OrderOutcome {
+    pub(crate) fn operator_order(&mut self, order: CtaOrder) -> OrderOutcome {
         let mut out = Outbox::default();
         let (ordered, record) = self.control.cta.order(self.now, order, &mut out);
         self.control.pair.unacknowledged.extend(record.as_ref().map(|_| None));
         if let Some(record) = record {
-            self.control.pair.caused.extend(self.control.cta.newest().map(octets_of));
+            self.control.pair.caused.extend(self.control.cta.newest_held_outputs().map(octets_of));
             self.send_to_cta_replica(record);
         }
         self.cta_output(out);
         ordered
     }
 
-    fn send_to_cta_replica(&mut self, record: Record) {
+    fn send_to_cta_replica(&mut self, record: ReplicaRecord) {
         let at = self.when_replicated(true);
         let cta_replica = self.control.pair.cta_replicas;
         self.send(at, InFlight::CtaReplica(ReplicaLink::Record(cta_replica, record)));
@@ -368,8 +369,8 @@ impl Sim {
             return self.lose_cta();
         }
         self.cta_output(out);
-        self.control.cta.sent();
-        if let Some(record) = self.control.cta.left() {
+        self.control.cta.mark_outputs_sent();
+        if let Some(record) = self.control.cta.sent_report() {
             self.send_to_cta_replica(record);
         }
     }
@@ -399,10 +400,12 @@ impl Sim {
     fn queue_for_successor(&mut self, input: Input<'_>) {
         let missed = match input {
             Input::AssociationUp { association, outbound_streams, addresses } => {
-                Missed::Up(association, outbound_streams, addresses)
+                MissedInput::Up(association, outbound_streams, addresses)
             }
-            Input::AssociationDown(association) => Missed::Down(association),
-            Input::Ngap(association, stream, octets) => Missed::Ngap(association, stream, octets.to_vec()),
+            Input::AssociationDown(association) => MissedInput::Down(association),
+            Input::Ngap(association, stream, octets) => {
+                MissedInput::Ngap(association, stream, octets.to_vec())
+            }
             _ => return,
         };
         self.control.pair.missed.push(missed);
@@ -429,16 +432,16 @@ impl Sim {
             self.associations_end(); // it detects the takeover in the end, and closes its associations
         }
         self.bind_associations();
-        self.operator_order(Order::TakenOver(vec![address(self.control.pair.cta_replicas - 1)]));
+        self.operator_order(CtaOrder::TakenOver(vec![address(self.control.pair.cta_replicas - 1)]));
         self.cta_output(first);
         self.resume_links();
         for missed in std::mem::take(&mut self.control.pair.missed) {
             match missed {
-                Missed::Up(association, outbound_streams, addresses) => {
+                MissedInput::Up(association, outbound_streams, addresses) => {
                     self.cta_input(Input::AssociationUp { association, outbound_streams, addresses });
                 }
-                Missed::Down(association) => self.cta_input(Input::AssociationDown(association)),
-                Missed::Ngap(association, stream, octets) => {
+                MissedInput::Down(association) => self.cta_input(Input::AssociationDown(association)),
+                MissedInput::Ngap(association, stream, octets) => {
                     self.ngap_from_gnb(association, self.control.pair.host() - 1, stream, octets);
                 }
             }
@@ -456,7 +459,7 @@ impl Sim {
         let from = self.ran.by_association.get(&association);
         let knows_another = from.is_some_and(|index| self.ran.gnbs[index.0].further.is_some());
         if host < self.control.pair.host() && knows_another {
-            self.control.pair.missed.push(Missed::Ngap(association, stream, octets));
+            self.control.pair.missed.push(MissedInput::Ngap(association, stream, octets));
         } else {
             self.cta_input(Input::Ngap(association, stream, &octets));
         }
@@ -472,9 +475,9 @@ impl Sim {
         };
         (node.host, node.further) = (host, None);
         let mut again = Vec::new();
-        let own = |missed: &mut Missed| matches!(missed, Missed::Ngap(of, ..) if *of == name);
+        let own = |missed: &mut MissedInput| matches!(missed, MissedInput::Ngap(of, ..) if *of == name);
         for missed in self.control.pair.missed.extract_if(.., own) {
-            let Missed::Ngap(_, stream, octets) = missed else { continue };
+            let MissedInput::Ngap(_, stream, octets) = missed else { continue };
             again.push((stream, octets));
         }
         let own = |t: &InFlight| matches!(t, InFlight::ToCore { association, .. } if *association == name);
@@ -591,11 +594,12 @@ impl Sim {
     fn resume_links(&mut self) {
         let Some(cluster) = &mut self.control.cluster else { return };
         let rings = cluster.rings();
-        let on_links = |t: &InFlight| matches!(t, InFlight::Link(Link::Down { .. } | Link::Up { .. }));
+        let on_links =
+            |t: &InFlight| matches!(t, InFlight::Link(RegionMessage::Down { .. } | RegionMessage::Up { .. }));
         let before = self.queue.messages.len();
         self.queue.messages.retain(|_, t| !on_links(t));
         cluster.under_way -= before - self.queue.messages.len();
-        let of_former: Vec<_> = self.control.cta.unsettled().collect();
+        let of_former: Vec<_> = self.control.cta.unresumed_cpfs().collect();
         self.cta_input(Input::Rings(rings));
         for cpf in of_former {
             let Some(cluster) = &mut self.control.cluster else { return };
@@ -607,10 +611,13 @@ impl Sim {
             let Some(end) = cluster.ends.get_mut(&cpf) else { continue }; // dead, and to be found out
             let has = end.taken();
             let messages = self.control.cta.resume(cpf, has).expect("both have what the other lacks");
-            let taken = self.control.cta.taken(cpf);
+            let taken = self.control.cta.durable_messages(cpf);
             let rest = end.resume(taken).expect("it is kept until it is confirmed");
-            let again: Vec<_> = rest.cloned().map(|message| Link::Up { from: cpf, has, message }).collect();
-            messages.into_iter().for_each(|message| self.link(Link::Down { to: cpf, taken, message }));
+            let again: Vec<_> =
+                rest.cloned().map(|message| RegionMessage::Up { from: cpf, has, message }).collect();
+            messages
+                .into_iter()
+                .for_each(|message| self.link(RegionMessage::Down { to: cpf, taken, message }));
             again.into_iter().for_each(|link| self.link(link));
         }
     }

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use whimbrel_control::config::{
-    Access, Amf, Config, DataNetwork, Limits, LocalTime, NetworkName, Smf, Timers, Upf,
+    AccessPolicies, Amf, Config, DataNetwork, Limits, LocalTime, NetworkName, Smf, Timers, Upf,
 };
 use whimbrel_control::udm::{
     Ambr, Arp, AuthMethod, AuthenticationSubscription, SessionTypes, SubscribedDnn, SubscribedSlice,
@@ -21,7 +21,7 @@ use whimbrel_security::{
 /// Subscribers in memory. Every SUPI under the test network is subscribed with the key that [`key_of`] gives it, unless
 /// it is barred or unknown.
 #[derive(Debug, Default)]
-pub struct Home {
+pub struct SimSubscribers {
     offsets: BTreeMap<Supi, SqnOffset>,
     /// SUPIs that are not subscribers.
     pub unknown: Vec<Supi>,
@@ -36,7 +36,7 @@ pub struct Home {
     shared: Option<Arc<Subscription>>,
 }
 
-impl Home {
+impl SimSubscribers {
     /// Sets the subscription of all subscribers.
     pub fn subscribe(&mut self, subscription: Subscription) {
         self.shared = Some(Arc::new(subscription));
@@ -55,7 +55,7 @@ impl Home {
     }
 }
 
-impl Subscribers for Home {
+impl Subscribers for SimSubscribers {
     fn authentication(&mut self, supi: Supi) -> Result<AuthenticationSubscription, UdmError> {
         self.check(supi)?;
         let (k, opc) = key_of(supi);
@@ -165,7 +165,7 @@ pub fn default_config() -> Config {
             gnbs: Vec::new(),
             ims_vops: true,
             local_time: LocalTime { quarters: 4, ..LocalTime::default() },
-            access: Access::default(),
+            access: AccessPolicies::default(),
         },
         smf: Smf {
             data_networks: data_networks.into(),

@@ -46,7 +46,8 @@ impl Sim {
             let rests = ue.amf.registered || ue.awaits_release();
             assert!(rests || !ue.is_idle(), "{id:?} is neither registered nor registering");
             // A connection, a procedure or a timer must end every context in the end.
-            let looked_after = ue.is_connected() || !ue.is_idle() || ue.amf.reachable_until.is_some();
+            let looked_after =
+                ue.is_connected() || !ue.is_idle() || ue.amf.implicit_deregistration_at.is_some();
             assert!(looked_after, "{id:?} would be kept for ever");
             // A UE that is registered for emergency services need not have a subscription (TS 23.501 §5.16.4.1).
             if ue.amf.registered && !ue.amf.emergency {

@@ -60,21 +60,21 @@ use cta_replica::CtaPair;
 pub use fault_profile::FaultProfile;
 pub use faults::Faults;
 use gnbs::GnbNode;
-pub use home::{Home, default_config, tuak_of, ue_config, upf_config};
+pub use home::{SimSubscribers, default_config, tuak_of, ue_config, upf_config};
 pub use meter::{Wire, Work};
 pub use n3::N3_LATENCY;
 pub use network_run::{Cpfs, NetworkPlan, NetworkRun};
 use observer::Observer;
 pub use observer::Tally;
 pub use open::{BrokerLoss, BrokerState, home_key, home_plmn, open_config};
-pub use open_run::{BrokerCrash, OpenCounts, OpenFaults, OpenPlan, OpenRun, Planted, SapLinks};
+pub use open_run::{BrokerCrash, OpenCounts, OpenFaults, OpenPlan, OpenRun, PlantedFault, SapLinks};
 pub use partition::{Cut, Survivor};
-use peer_amf::PeerAmf;
+use peer_amf::SimPeerAmf;
 pub use peer_amf::{N14Fault, two_amf_configs};
 pub use procedures::procedures_config;
-use procedures::{Procedure, UeSnapshot};
+use procedures::{ProcedureCase, UeSnapshot};
 use queue::{InFlight, Queue};
-pub use record::{Recorded, Recorder};
+pub use record::{RecordedInput, Recorder};
 use region::Cluster;
 pub use region::{CanaryStep, CpfCut, CpfLoss, LostUes};
 pub use rng::Rng;
@@ -101,7 +101,7 @@ const EPOCH: Instant = Instant(1_793_700_000_000_000);
 
 /// The events of a run, oldest first; see [`Sim::discard_events`].
 #[derive(Default)]
-pub struct Events {
+pub struct SimEvents {
     /// Of the core about UEs.
     pub ues: Vec<(Instant, UeEvent)>,
     /// Of the core about gNBs.
@@ -114,7 +114,7 @@ pub struct Events {
 
 /// The gNBs and the UEs.
 #[derive(Default)]
-struct Ran {
+struct SimulatedRan {
     gnbs: Vec<GnbNode>,
     by_association: BTreeMap<AssociationId, GnbIndex>,
     /// How many associations there have been.
@@ -132,19 +132,19 @@ pub struct Sim {
     faults: Faults,
     home_keys: HomeNetworkKeys,
     control: ControlPlane,
-    peer_amf: Option<Box<PeerAmf>>,
+    peer_amf: Option<Box<SimPeerAmf>>,
     /// Brokers, and the operator as they know it.
     brokers: open::Brokers,
     /// The broker of veiled UEs, and the operator's wallet.
-    veil: Option<Box<veil::Veil>>,
+    veil: Option<Box<veil::SimVeil>>,
     user_plane: SimUserPlane,
     /// The manager of a unit.
     manager: Manager,
-    ran: Ran,
+    ran: SimulatedRan,
     queue: Queue,
     observer: Observer,
     /// What has happened.
-    pub events: Events,
+    pub events: SimEvents,
 }
 
 impl Sim {
@@ -157,7 +157,7 @@ impl Sim {
         resting: bool,
     ) -> Self {
         let entropy = (Prf::new(&rng.octets()), 0);
-        let (home, recorder) = (Home::default(), Recorder::default());
+        let (home, recorder) = (SimSubscribers::default(), Recorder::default());
         let cta = new_cta(EPOCH, &config, &home_keys, home, entropy, recorder, (cluster.as_ref(), resting));
         let upfs = (0u8..).zip(&config.smf.upfs).map(|(n, _)| {
             let config = home::nth_upf_config(n, rng.draw());
@@ -189,10 +189,10 @@ impl Sim {
             veil: None,
             user_plane,
             manager: Manager::default(),
-            ran: Ran::default(),
+            ran: SimulatedRan::default(),
             queue: Queue::default(),
             observer: Observer::default(),
-            events: Events::default(),
+            events: SimEvents::default(),
         }
     }
 

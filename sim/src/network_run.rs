@@ -12,7 +12,7 @@ use whimbrel_ids::{GlobalGnbId, Instant, PlmnId, SNssai, Tac};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{self, GnbConfig, Via};
-use whimbrel_ran::ue::{Command, MmState, SessionRequest};
+use whimbrel_ran::ue::{MmState, SessionRequest, UeCommand};
 
 use crate::{CpfLoss, CtaLoss, Faults, GnbIndex, Rng, Sim, UeIndex, UpfState, default_config, ue_config};
 
@@ -172,8 +172,8 @@ impl NetworkRun {
         let sessions: Vec<_> = context.sessions().map(|s| s.id).collect();
         let some = sessions.get(self.rng.below(sessions.len() as u64) as usize).copied();
         match (context.state(), context.is_connected(), self.rng.below(100)) {
-            (MmState::Deregistered, _, 0..85) => self.net.command(ue, Command::Register),
-            (_, _, 0..3) => self.net.command(ue, Command::Deregister { switch_off: self.rng.chance(500) }),
+            (MmState::Deregistered, _, 0..85) => self.net.command(ue, UeCommand::Register),
+            (_, _, 0..3) => self.net.command(ue, UeCommand::Deregister { switch_off: self.rng.chance(500) }),
             (_, false, 3..35) => self.move_on(ue),
             (_, true, 3..8) => self.move_on(ue), // out of reach, without handover
             (MmState::Registered, true, 8..30) => {
@@ -181,18 +181,18 @@ impl NetworkRun {
                 let via = if self.rng.chance(600) { Via::Xn } else { Via::N2 };
                 self.net.hand_over(ue, there, via);
             }
-            (MmState::Registered, false, 35..60) => self.net.command(ue, Command::ServiceRequest),
+            (MmState::Registered, false, 35..60) => self.net.command(ue, UeCommand::ServiceRequest),
             (MmState::Registered, true, 30..55) => {
                 self.net.release(ue, Cause::RadioNetwork(CauseRadioNetwork::UserInactivity));
             }
             (MmState::Registered, _, 60..75) if sessions.len() < 3 => {
                 let request =
                     SessionRequest { dnn: None, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 };
-                self.net.command(ue, Command::EstablishSession(request));
+                self.net.command(ue, UeCommand::EstablishSession(request));
             }
             (MmState::Registered, _, 75..80) => {
                 if let Some(id) = some {
-                    self.net.command(ue, Command::ReleaseSession(id));
+                    self.net.command(ue, UeCommand::ReleaseSession(id));
                 }
             }
             (MmState::Registered, _, 80..95) => {
@@ -200,8 +200,8 @@ impl NetworkRun {
                     self.net.downlink(ue, id);
                 }
             }
-            (MmState::Registered, _, 95..98) => self.net.command(ue, Command::PeriodicRegistration),
-            (MmState::Registered, _, 98) => self.net.command(ue, Command::Register),
+            (MmState::Registered, _, 95..98) => self.net.command(ue, UeCommand::PeriodicRegistration),
+            (MmState::Registered, _, 98) => self.net.command(ue, UeCommand::Register),
             (MmState::Registered, _, 99) => {
                 let supi = self.net.ue_ref(ue).config().supi;
                 if let Some(id) = self.net.cta().find(supi) {
@@ -288,7 +288,7 @@ impl NetworkRun {
         for i in 0..self.net.ues() {
             let surplus: Vec<_> = self.net.ue_ref(UeIndex(i)).sessions().skip(1).map(|s| s.id).collect();
             for id in surplus {
-                self.net.command(UeIndex(i), Command::ReleaseSession(id));
+                self.net.command(UeIndex(i), UeCommand::ReleaseSession(id));
             }
         }
         self.establish_a_session_each();
@@ -339,7 +339,7 @@ impl NetworkRun {
                 break;
             }
             for ue in absent {
-                self.net.command(ue, Command::Register);
+                self.net.command(ue, UeCommand::Register);
             }
             self.net.advance(Duration::from_secs(400));
         }
@@ -349,7 +349,7 @@ impl NetworkRun {
         }
         // A UE that was idle while the UPF lost its sessions is informed by this.
         for i in 0..self.net.ues() {
-            self.net.command(UeIndex(i), Command::PeriodicRegistration);
+            self.net.command(UeIndex(i), UeCommand::PeriodicRegistration);
         }
         self.net.advance(Duration::from_secs(60));
         self.agree();
@@ -386,7 +386,7 @@ impl NetworkRun {
 
     fn deregister_all(&mut self) {
         for i in 0..self.net.ues() {
-            self.net.command(UeIndex(i), Command::Deregister { switch_off: i % 2 == 0 });
+            self.net.command(UeIndex(i), UeCommand::Deregister { switch_off: i % 2 == 0 });
         }
         self.net.advance(Duration::from_secs(600));
         assert_eq!(self.net.contexts().count(), 0, "a UE that has deregistered has a context");
@@ -405,9 +405,9 @@ impl NetworkRun {
     }
 }
 
-fn establish() -> Command {
+fn establish() -> UeCommand {
     let pdu_session_type = PduSessionType::Ipv4;
-    Command::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
+    UeCommand::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
 }
 
 /// From half to one and a half times the mean.

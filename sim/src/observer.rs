@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::{Event, UeContext, UeEvent, UeId, UpfId};
 use whimbrel_ids::{AmfUeNgapId, Dnn, Instant, Seid, Supi, Teid, Tmsi};
 
@@ -109,7 +109,7 @@ impl Observer {
                 Event::Repeated(_) => self.tally.repeated += 1,
                 Event::Deregistered { why, .. } => {
                     self.tally.deregistered += 1;
-                    if *why == Deregistered::Fault {
+                    if *why == DeregistrationReason::Fault {
                         self.tally.faults += 1;
                         self.discarded.push(event.ue);
                     }
@@ -235,7 +235,7 @@ impl Sim {
         let rests = ue.amf.registered || ue.awaits_release();
         check(rests || !ue.is_idle(), id, "is neither registered nor registering");
         // A connection, a procedure or a timer must end every context in the end.
-        let looked_after = ue.is_connected() || !ue.is_idle() || ue.amf.reachable_until.is_some();
+        let looked_after = ue.is_connected() || !ue.is_idle() || ue.amf.implicit_deregistration_at.is_some();
         check(looked_after, id, "would be kept for ever");
         // A UE that is registered for emergency services need not have a subscription (TS 23.501 §5.16.4.1).
         if ue.amf.registered && !ue.amf.emergency {

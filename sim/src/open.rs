@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_control::config::{Config, Open};
-use whimbrel_control::open::{Answer, Request, Unreachable};
+use whimbrel_control::open::{BrokerAnswer, BrokerQuestion, Unreachable};
 use whimbrel_control::{OutputId, UeContext, UeId};
 use whimbrel_ids::{PlmnId, SNssai, Supi};
 use whimbrel_open::broker::{Broker, BrokerConfig, BrokerEvent, Home, HomeUser, Policy, Record, User};
@@ -74,7 +74,7 @@ pub(crate) struct Asker {
 #[derive(Debug)]
 pub(crate) enum OverSap {
     Question { from: Asker, broker: Domain, octets: Vec<u8> },
-    Answer { to: Asker, answer: Answer },
+    Answer { to: Asker, answer: BrokerAnswer },
 }
 
 struct BrokerProcess {
@@ -295,15 +295,15 @@ impl Sim {
     }
 
     /// Questions leave a CTA's host, signed.
-    pub(crate) fn sap_leaves(&mut self, host: u64, questions: Vec<(UeId, OutputId, Request)>) {
+    pub(crate) fn sap_leaves(&mut self, host: u64, questions: Vec<(UeId, OutputId, BrokerQuestion)>) {
         for (ue, to, request) in questions {
             let question = match request {
-                Request::Sap(question) => question,
-                Request::Veil(question) => {
+                BrokerQuestion::Sap(question) => question,
+                BrokerQuestion::Veil(question) => {
                     self.veil_leaves(host, ue, to, &question);
                     continue;
                 }
-                Request::VeilHome(question) => {
+                BrokerQuestion::VeilHome(question) => {
                     self.veil_home_leaves(host, ue, to, &question);
                     continue;
                 }
@@ -352,14 +352,14 @@ impl Sim {
     }
 
     /// A broker's answer arrives. One to a host that was replaced is lost.
-    pub(crate) fn sap_answered(&mut self, to: Asker, answer: Answer) {
+    pub(crate) fn sap_answered(&mut self, to: Asker, answer: BrokerAnswer) {
         if to.host == self.control.pair.host() && !self.has_no_cta() {
             self.cta_input(Input::Broker(to.ue, to.to, answer));
         }
     }
 
     /// A question comes to a broker: what it answers, and after how long.
-    fn sap_asked(&mut self, domain: &Domain, octets: &[u8]) -> Option<(Duration, Answer)> {
+    fn sap_asked(&mut self, domain: &Domain, octets: &[u8]) -> Option<(Duration, BrokerAnswer)> {
         let now = self.now;
         let mut entropy = [0; 32];
         entropy[..16].copy_from_slice(&self.rng.octets());
@@ -368,11 +368,11 @@ impl Sim {
             return self.veil_is_asked(octets, entropy);
         }
         let Some(node) = self.brokers.nodes.get_mut(domain) else {
-            return Some((Duration::ZERO, Answer::Unreachable(Unreachable::NoAddress)));
+            return Some((Duration::ZERO, BrokerAnswer::Unreachable(Unreachable::NoAddress)));
         };
         let after = match node.state {
             BrokerState::Silent => return None,
-            BrokerState::Unreachable(why) => return Some((Duration::ZERO, Answer::Unreachable(why))),
+            BrokerState::Unreachable(why) => return Some((Duration::ZERO, BrokerAnswer::Unreachable(why))),
             BrokerState::Slow(after) => after,
             BrokerState::Answering | BrokerState::OneBehind => Duration::ZERO,
         };
@@ -397,7 +397,7 @@ impl Sim {
         }
         let before = node.before.replace(output.octets.clone());
         let octets = before.filter(|_| node.state == BrokerState::OneBehind).unwrap_or(output.octets);
-        Some((after, Answer::Octets(octets)))
+        Some((after, BrokerAnswer::Octets(octets)))
     }
 
     /// No session without a grant, no grant used twice: each context of a broker's user is of a pseudonym that its broker has granted

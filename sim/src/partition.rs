@@ -7,14 +7,14 @@
 use std::time::Duration;
 
 use whimbrel_ids::Instant;
-use whimbrel_resilience::Order;
+use whimbrel_resilience::CtaOrder;
 use whimbrel_resilience::cta_replica::Associations;
 use whimbrel_resilience::replication::CpfId;
 
 use crate::Sim;
 use crate::cta_replica::ReplicaLink;
 use crate::queue::InFlight;
-use crate::region::Link;
+use crate::region::RegionMessage;
 
 /// A CPF that does not answer for so long is excluded: 500 ms until the CTA asks it, and 1 s for its answer.
 pub(crate) const CPF_EXCLUDED_AFTER: Duration = Duration::from_millis(1500);
@@ -57,7 +57,7 @@ impl Sim {
                 cluster.cut(None, Some(cpf), until);
                 if time >= CPF_EXCLUDED_AFTER {
                     cluster.under_way += 1;
-                    self.send(now + CPF_EXCLUDED_AFTER, InFlight::Link(Link::Excluded(cpf)));
+                    self.send(now + CPF_EXCLUDED_AFTER, InFlight::Link(RegionMessage::Excluded(cpf)));
                 }
             }
             Cut::CpfCpf(one, other) => {
@@ -90,7 +90,7 @@ impl Sim {
         let silent = cluster.is_there(cpf) && cluster.is_cut_off(cpf, now);
         if silent && cluster.rings().members().any(answers) {
             cluster.excludes_silent(cpf, now - CPF_EXCLUDED_AFTER);
-            self.link(Link::Lost(cpf));
+            self.link(RegionMessage::Lost(cpf));
         }
     }
 
@@ -111,12 +111,12 @@ impl Sim {
         self.trace(|| "the CTA goes on without its replica".into());
         let mut out = whimbrel_resilience::Outbox::default();
         self.control.pair.discard_replica();
-        self.control.cta.alone(&mut out);
+        self.control.cta.continue_without_replica(&mut out);
         self.cta_output(out);
         for gnb in self.own_gnbs() {
             self.end_further(gnb);
         }
         self.control.pair.associations = Associations::default();
-        self.operator_order(Order::Endpoints(Vec::new()));
+        self.operator_order(CtaOrder::Endpoints(Vec::new()));
     }
 }

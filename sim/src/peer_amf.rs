@@ -9,10 +9,10 @@ use whimbrel_control::{Flat, Prf, UeEvent};
 use whimbrel_ids::{AmfId, Instant, Tac};
 use whimbrel_ran::gnb;
 use whimbrel_resilience::{
-    Cta, Input, N14Error, Order, Outbox, PeerReplicaCounters, PeerReplicas, Received, ToStore,
+    Cta, CtaOrder, Input, N14Error, Outbox, PeerMessageOutcome, PeerReplicaCounters, PeerReplicas, ToStore,
 };
 
-use crate::{GnbIndex, Home, InFlight, Recorder, Sim, default_config};
+use crate::{GnbIndex, InFlight, Recorder, Sim, SimSubscribers, default_config};
 use std::sync::Arc;
 
 /// Least and greatest latency of N14, in microseconds: two sites of one country.
@@ -44,8 +44,8 @@ impl N14Fault {
 }
 
 /// The other core.
-pub(crate) struct PeerAmf {
-    pub(crate) cta: Cta<Home, (Prf, u64), Recorder>,
+pub(crate) struct SimPeerAmf {
+    pub(crate) cta: Cta<SimSubscribers, (Prf, u64), Recorder>,
     config: Arc<Config>,
     /// Messages that were sent over the link, both ways, and their octets.
     sent: u64,
@@ -94,8 +94,8 @@ impl Sim {
     /// Another core, of this configuration, comes to be.
     pub fn add_peer_amf(&mut self, config: Config) {
         let config = Arc::new(config);
-        let cta = self.core_of(&config, Home::default());
-        self.peer_amf = Some(Box::new(PeerAmf {
+        let cta = self.core_of(&config, SimSubscribers::default());
+        self.peer_amf = Some(Box::new(SimPeerAmf {
             cta,
             config,
             sent: 0,
@@ -111,7 +111,11 @@ impl Sim {
         self.peer_amf_input(Input::Tick);
     }
 
-    fn core_of(&mut self, config: &Arc<Config>, home: Home) -> Cta<Home, (Prf, u64), Recorder> {
+    fn core_of(
+        &mut self,
+        config: &Arc<Config>,
+        home: SimSubscribers,
+    ) -> Cta<SimSubscribers, (Prf, u64), Recorder> {
         let directory = Directory::new(config.amf.plmn, self.home_keys.clone());
         let entropy = (Prf::new(&self.rng.octets()), 0);
         Cta::new(config.clone(), directory, home, entropy, Recorder::default(), self.now)
@@ -126,7 +130,7 @@ impl Sim {
     ///
     /// # Panics
     /// If there is none.
-    pub fn peer_amf(&self) -> &Cta<Home, (Prf, u64), Recorder> {
+    pub fn peer_amf(&self) -> &Cta<SimSubscribers, (Prf, u64), Recorder> {
         &self.peer_amf.as_ref().expect("there is another core").cta
     }
 
@@ -134,7 +138,7 @@ impl Sim {
     ///
     /// # Panics
     /// If there is none.
-    pub fn peer_amf_subscribers(&mut self) -> &mut Home {
+    pub fn peer_amf_subscribers(&mut self) -> &mut SimSubscribers {
         self.peer_amf.as_mut().expect("there is another core").cta.subscribers()
     }
 
@@ -171,9 +175,9 @@ impl Sim {
 
     /// Each core sends the other the UEs that have changed since the last time.
     pub fn replicate_to_peer_amfs(&mut self) {
-        self.operator_order(Order::StoreUes { all: false });
+        self.operator_order(CtaOrder::StoreUes { all: false });
         self.peer_amf_does(|cta, now, out| {
-            cta.order(now, Order::StoreUes { all: false }, out);
+            cta.order(now, CtaOrder::StoreUes { all: false }, out);
         });
     }
 
@@ -234,7 +238,7 @@ impl Sim {
 
     fn peer_amf_does(
         &mut self,
-        does: impl FnOnce(&mut Cta<Home, (Prf, u64), Recorder>, Instant, &mut Outbox),
+        does: impl FnOnce(&mut Cta<SimSubscribers, (Prf, u64), Recorder>, Instant, &mut Outbox),
     ) {
         let mut out = Outbox::default();
         let Some(peer_amf) = &mut self.peer_amf else { return };
@@ -296,13 +300,13 @@ impl Sim {
             let Some(peer_amf) = &mut self.peer_amf else { return };
             let whole =
                 match peer_amf.replicas[usize::from(message.to_peer)].receive(THE_OTHER, &message.octets) {
-                    Received::Input => None,
-                    Received::Completed(whole) => Some(whole),
-                    Received::Answer(answer) => {
+                    PeerMessageOutcome::Input => None,
+                    PeerMessageOutcome::Completed(whole) => Some(whole),
+                    PeerMessageOutcome::Answer(answer) => {
                         self.put_n14(message.to_peer, answer);
                         continue;
                     }
-                    Received::Taken => continue,
+                    PeerMessageOutcome::Taken => continue,
                 };
             let octets = whole.as_ref().map_or(message.octets.as_slice(), Flat::octets);
             let input = Input::PeerAmf(THE_OTHER, octets);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use whimbrel_control::{AssociationId, UpfId};
 use whimbrel_ids::{GlobalGnbId, Instant};
-use whimbrel_ran::{Down, Up, gnb};
+use whimbrel_ran::{DownlinkMessage, UplinkMessage, gnb};
 use whimbrel_resilience::Input;
 use whimbrel_resilience::cta_replica::LocalAssociation;
 
@@ -14,7 +14,7 @@ use crate::cta_replica::ReplicaLink;
 use crate::n3::N3Datagram;
 use crate::open::OverSap;
 use crate::peer_amf::N14Message;
-use crate::region::Link;
+use crate::region::RegionMessage;
 use crate::timer_queue::{TimerOwner, TimerQueue};
 use crate::unit::UnitEvent;
 use crate::{GnbIndex, Sim, UeIndex, ue};
@@ -39,19 +39,19 @@ pub(crate) enum InFlight {
     Up {
         ue: UeIndex,
         connection: u64,
-        up: Up,
+        up: UplinkMessage,
     },
     Down {
         ue: UeIndex,
         connection: u64,
-        down: Down,
+        down: DownlinkMessage,
     },
     Xn {
         to: GnbIndex,
         from: GlobalGnbId,
         message: gnb::XnMessage,
     },
-    Link(Link),
+    Link(RegionMessage),
     CtaReplica(ReplicaLink),
     N14(N14Message),
     Sap(OverSap),

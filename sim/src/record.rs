@@ -9,7 +9,7 @@ use whimbrel_resilience::Inspect;
 
 /// One input and its result.
 #[derive(Clone, Debug)]
-pub struct Recorded {
+pub struct RecordedInput {
     /// The input with its clock and time.
     pub envelope: Envelope,
     /// Digest of its batch.
@@ -27,7 +27,7 @@ pub struct Recorder {
     pub on: bool,
     /// A faulty CPF may use a COUNT again.
     pub(crate) has_faulty_cpfs: bool,
-    ues: BTreeMap<UeId, Vec<Recorded>>,
+    ues: BTreeMap<UeId, Vec<RecordedInput>>,
     digest: u64,
     inputs: u64,
     /// The newest downlink NAS COUNT of each UE.
@@ -46,7 +46,7 @@ impl Inspect for Recorder {
         self.touched.push(envelope.ue);
         if self.on {
             let ended = matches!(batch.disposition, Disposition::Ended | Disposition::Elsewhere(_));
-            let recorded = Recorded { envelope: envelope.clone(), digest, idle: batch.idle, ended };
+            let recorded = RecordedInput { envelope: envelope.clone(), digest, idle: batch.idle, ended };
             self.ues.entry(envelope.ue).or_default().push(recorded);
         }
     }
@@ -107,7 +107,7 @@ impl Recorder {
     }
 
     /// The recorded UEs.
-    pub fn contexts(&self) -> impl Iterator<Item = (UeId, &[Recorded])> {
+    pub fn contexts(&self) -> impl Iterator<Item = (UeId, &[RecordedInput])> {
         self.ues.iter().map(|(&p, r)| (p, r.as_slice()))
     }
 
@@ -159,7 +159,7 @@ fn new_keys(output: &Output) -> bool {
     octets.windows(2).any(|w| w == [0x7e, 3])
 }
 
-fn rerun(shard: &mut Shard, recorded: &Recorded, i: usize) {
+fn rerun(shard: &mut Shard, recorded: &RecordedInput, i: usize) {
     let octets = recorded.envelope.to_flat();
     let envelope = Envelope::from_flat(octets.octets()).expect("an envelope is read as it was written");
     assert_eq!(envelope.to_flat(), octets, "input {i}");

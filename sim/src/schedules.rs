@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use whimbrel_resilience::ReplicationCounters;
-use whimbrel_resilience::region::{Areas, Region};
+use whimbrel_resilience::region::{GnbRegions, Region};
 
 use crate::{
-    CpfCut, CpfLoss, CtaLoss, Faults, Procedure, Rng, Sim, Survivor, UeIndex, UeSnapshot, gnb_config,
+    CpfCut, CpfLoss, CtaLoss, Faults, ProcedureCase, Rng, Sim, Survivor, UeIndex, UeSnapshot, gnb_config,
 };
 use crate::{procedures_config, ue_config};
 
@@ -58,7 +58,7 @@ impl World {
             Self::Both => Sim::builder(seed).config(config).faults(faults).cpfs(5, 2).cta_replica().build(),
             Self::Regions => {
                 let [here, there]: [Region; 2] = ["1220", "1221"].map(|at| at.parse().expect("a region"));
-                let mut areas = Areas::default();
+                let mut areas = GnbRegions::default();
                 areas.add(&there, [2], []).expect("named once");
                 let places = [&here, &here, &here, &there, &there, &there].map(Region::clone);
                 let mut net = Sim::builder(seed).config(config).regions(&places, areas, 1).build();
@@ -170,7 +170,7 @@ impl ScheduleReport {
 /// Runs random schedules and keeps their counts.
 #[derive(Debug)]
 pub struct Schedules {
-    procedures: Vec<&'static Procedure>,
+    procedures: Vec<&'static ProcedureCase>,
     /// Of each world, and in it of each procedure.
     spans: Vec<Vec<Span>>,
 }
@@ -178,7 +178,7 @@ pub struct Schedules {
 impl Default for Schedules {
     /// Each procedure is run once in each world without losses, to count its messages.
     fn default() -> Self {
-        let procedures: Vec<&'static Procedure> = Procedure::all().collect();
+        let procedures: Vec<&'static ProcedureCase> = ProcedureCase::all().collect();
         let spans = World::ALL.map(|world| {
             let mut stage = ScheduleStage::new(world, 0);
             procedures.iter().map(|procedure| stage.judge(procedure, &Losses::default())).collect()
@@ -266,7 +266,7 @@ impl Schedules {
     /// Where one does not come to what it should, or no procedure has that name.
     pub fn at_each_two_boundaries(&self, name: &str) -> u64 {
         let (mut stage, mut lost) = (ScheduleStage::new(World::Two, 0), 0);
-        let named = |p: &&&Procedure| p.name == name;
+        let named = |p: &&&ProcedureCase| p.name == name;
         let procedure = self.procedures.iter().find(named).expect("a procedure has that name");
         let span = stage.judge(procedure, &Losses::default());
         for first in 1..=span.messages {
@@ -333,7 +333,7 @@ impl ScheduleReport {
         &mut self,
         world: World,
         nth: usize,
-        procedure: &Procedure,
+        procedure: &ProcedureCase,
         losses: &Losses,
         before: (ReplicationCounters, u64),
         after: (ReplicationCounters, u64),
@@ -378,8 +378,8 @@ impl ScheduleStage {
     }
 
     /// What the bystander is brought to is where this procedure would begin.
-    fn bystander(&self) -> &'static Procedure {
-        Procedure::all().find(|p| p.name == "AN release").expect("it is one of them")
+    fn bystander(&self) -> &'static ProcedureCase {
+        ProcedureCase::all().find(|p| p.name == "AN release").expect("it is one of them")
     }
 
     fn counts(&self) -> (ReplicationCounters, u64) {
@@ -387,7 +387,7 @@ impl ScheduleStage {
     }
 
     /// Runs a procedure with these losses, and replaces what was lost. Gives how long it was.
-    fn judge(&mut self, procedure: &Procedure, losses: &Losses) -> Span {
+    fn judge(&mut self, procedure: &ProcedureCase, losses: &Losses) -> Span {
         let ran = self.run(procedure, losses).and_then(|span| {
             self.restore(&mut Rng::new(0))?;
             Ok(span)
@@ -399,7 +399,7 @@ impl ScheduleStage {
     }
 
     /// Runs a procedure with these losses. Gives how long it was. Errors: the first check that failed.
-    fn run(&mut self, procedure: &Procedure, losses: &Losses) -> Result<Span, String> {
+    fn run(&mut self, procedure: &ProcedureCase, losses: &Losses) -> Result<Span, String> {
         let net = &mut self.net;
         procedure.before(net, SUBJECT);
         let (was, others) = (UeSnapshot::of(net, SUBJECT), UeSnapshot::of(net, BYSTANDER));

@@ -4,18 +4,18 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use whimbrel_control::UpfId;
 use whimbrel_ids::PduSessionId;
-use whimbrel_user::{Destination, DnIndex, Origin, Outbox, Packet, Slot, Verdict};
+use whimbrel_user::{BurstPacket, Destination, DnIndex, Origin, Outbox, Packet, PacketVerdict};
 
 use crate::{Sim, UeIndex};
 
 impl Sim {
     /// The data network sends a packet to a UE's session. What the UPF decided; `None` if the session has no IPv4 address, or no UPF
     /// runs.
-    pub fn downlink(&mut self, ue: UeIndex, session: PduSessionId) -> Option<Verdict> {
+    pub fn downlink(&mut self, ue: UeIndex, session: PduSessionId) -> Option<PacketVerdict> {
         let to = self.ue_ref(ue).sessions().find(|s| s.id == session)?.ipv4?;
         let dn = self.network_of(ue, session);
         let packet = Packet::of(&udp(to, &[]));
-        let mut slots = [Slot { origin: Origin::N6 { dn }, packet, verdict: Verdict::Pending }];
+        let mut slots = [BurstPacket { origin: Origin::N6 { dn }, packet, verdict: PacketVerdict::Pending }];
         let now = self.now();
         let id = self.upf_of(to);
         if self.is_dead(id) {
@@ -43,11 +43,14 @@ impl Sim {
         let (now, id) = (self.now(), self.upf_of(to));
         let mut forwarded = 0;
         for _ in 0..packets {
-            let mut slots =
-                [Slot { origin: Origin::N6 { dn }, packet: Packet::of(&packet), verdict: Verdict::Pending }];
+            let mut slots = [BurstPacket {
+                origin: Origin::N6 { dn },
+                packet: Packet::of(&packet),
+                verdict: PacketVerdict::Pending,
+            }];
             let upf = &mut self.user_plane.upfs[usize::from(id.0)].upf;
             upf.u.burst(now, &mut slots);
-            if matches!(slots[0].verdict, Verdict::Send(_)) {
+            if matches!(slots[0].verdict, PacketVerdict::Send(_)) {
                 forwarded += packet.len() as u64;
             }
         }
@@ -82,10 +85,10 @@ impl Sim {
         let gnb = self.ran.ues[ue.0].gnb;
         let here: IpAddr = self.ran.gnbs[gnb.0].gnb.config().gtp_address;
         match self.downlink(ue, session) {
-            Some(Verdict::Send(Destination::N3 { peer, .. })) => {
+            Some(PacketVerdict::Send(Destination::N3 { peer, .. })) => {
                 assert_eq!(peer.ip(), here, "the packets of {ue:?} go to another gNB");
             }
-            Some(Verdict::Taken) | None => {}
+            Some(PacketVerdict::Taken) | None => {}
             other => panic!("the packets of {ue:?} go nowhere: {other:?}"),
         }
     }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use whimbrel_ids::{Instant, STmsi};
-use whimbrel_ran::ue::{self, Command, Ue};
-use whimbrel_ran::{Down, Outbox, Up, gnb};
+use whimbrel_ran::ue::{self, Ue, UeCommand};
+use whimbrel_ran::{DownlinkMessage, Outbox, UplinkMessage, gnb};
 
 use crate::queue::InFlight;
 use crate::timer_queue::TimerOwner;
@@ -22,7 +22,7 @@ pub(crate) struct UeNode {
     pub(crate) cut_until: Instant,
     /// Out of coverage, or without power: it cannot be paged.
     pub(crate) away: bool,
-    /// Its 5G-S-TMSI as entered in `Ran::by_s_tmsi`.
+    /// Its 5G-S-TMSI as entered in `SimulatedRan::by_s_tmsi`.
     pub(crate) s_tmsi: Option<STmsi>,
     pub(crate) events: Vec<(Instant, ue::Event)>,
 }
@@ -49,7 +49,7 @@ impl Sim {
     }
 
     /// A command for a UE.
-    pub fn command(&mut self, index: UeIndex, command: Command) {
+    pub fn command(&mut self, index: UeIndex, command: UeCommand) {
         self.ue(index, ue::Input::Command(command));
     }
 
@@ -119,7 +119,7 @@ impl Sim {
             let ue = whimbrel_ran::UeId(index.0 as u32);
             let cause = whimbrel_ngap::ie::CauseRadioNetwork::RadioConnectionWithUeLost;
             self.gnb(from, gnb::Input::Release(ue, cause.into()));
-            self.ue(index, ue::Input::Radio(Down::Released));
+            self.ue(index, ue::Input::Radio(DownlinkMessage::Released));
         }
         let tai = self.ran.gnbs[to.0].gnb.config().tai();
         self.ue(index, ue::Input::Cell(tai));
@@ -128,7 +128,7 @@ impl Sim {
     /// A radio link failure that the gNB does not detect: the UE opens another connection while the former one is up.
     pub fn lose_radio(&mut self, index: UeIndex) {
         self.ran.ues[index.0].connection += 1;
-        self.ue(index, ue::Input::Radio(Down::Released));
+        self.ue(index, ue::Input::Radio(DownlinkMessage::Released));
     }
 
     /// The UE of this index.
@@ -151,10 +151,10 @@ impl Sim {
         self.ran.ues.len()
     }
 
-    pub(crate) fn down(&mut self, ue: UeIndex, down: Down) {
-        let copies = if matches!(down, Down::Nas(_)) { self.copies(ue) } else { 1 };
+    pub(crate) fn down(&mut self, ue: UeIndex, down: DownlinkMessage) {
+        let copies = if matches!(down, DownlinkMessage::Nas(_)) { self.copies(ue) } else { 1 };
         for _ in 0..copies {
-            let at = self.radio_time(ue, matches!(down, Down::Nas(_)));
+            let at = self.radio_time(ue, matches!(down, DownlinkMessage::Nas(_)));
             let connection = self.ran.ues[ue.0].known_to_gnb;
             self.send(at, InFlight::Down { ue, connection, down: down.clone() });
         }
@@ -186,19 +186,19 @@ impl Sim {
         }
     }
 
-    pub(crate) fn up(&mut self, ue: UeIndex, up: Up) {
-        if let Up::HandoverComplete { to, .. } = &up
+    pub(crate) fn up(&mut self, ue: UeIndex, up: UplinkMessage) {
+        if let UplinkMessage::HandoverComplete { to, .. } = &up
             && let Some(gnb) = self.gnb_by_id(*to)
         {
             self.ran.ues[ue.0].gnb = gnb;
         }
-        if matches!(up, Up::Connect(_) | Up::HandoverComplete { .. }) {
+        if matches!(up, UplinkMessage::Connect(_) | UplinkMessage::HandoverComplete { .. }) {
             self.ran.ues[ue.0].connection += 1;
             self.ran.ues[ue.0].ordered = self.now;
         }
-        let copies = if matches!(up, Up::Nas(_)) { self.copies(ue) } else { 1 };
+        let copies = if matches!(up, UplinkMessage::Nas(_)) { self.copies(ue) } else { 1 };
         for _ in 0..copies {
-            let at = self.radio_time(ue, matches!(up, Up::Nas(_)));
+            let at = self.radio_time(ue, matches!(up, UplinkMessage::Nas(_)));
             let connection = self.ran.ues[ue.0].connection;
             self.send(at, InFlight::Up { ue, connection, up: up.clone() });
         }

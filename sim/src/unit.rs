@@ -15,8 +15,8 @@ use std::time::Duration;
 use whimbrel_control::UpfId;
 use whimbrel_ids::{Instant, PduSessionId, Seid};
 use whimbrel_user::{
-    Config, FollowedState, Input, Origin, Outbox, Packet, Shards, Slot, State, StateMemory, Upf, UpfC,
-    UpfCReplica, Verdict,
+    BurstPacket, Config, FollowedState, Input, Origin, Outbox, Packet, PacketVerdict, SessionMemory, Shards,
+    StateMemory, Upf, UpfC, UpfCReplica,
 };
 
 use crate::queue::InFlight;
@@ -115,8 +115,8 @@ impl SurvivingMemory {
         let keeps = fault == Some(UnitFault::KeepsSentPackets);
         Self {
             pages: Arc::default(),
-            octets: State::octets_for(config),
-            never_freed_from: if keeps { State::held_at(config) } else { u64::MAX },
+            octets: SessionMemory::octets_for(config),
+            never_freed_from: if keeps { SessionMemory::held_at(config) } else { u64::MAX },
         }
     }
 
@@ -224,7 +224,7 @@ pub(crate) struct NumberedPackets {
 /// A process of the UPF that begins with the memory. It has no sessions if nothing was written there.
 fn begin(config: &Config, memory: &SurvivingMemory, now: Instant, out: &mut Outbox) -> Upf {
     let mut config = config.clone();
-    let state = State::open(Box::new(memory.clone()), &mut config, BOOT, now);
+    let state = SessionMemory::open(Box::new(memory.clone()), &mut config, BOOT, now);
     let mut u = pipelines(&config);
     let (c, restored) = UpfC::with_state(config.clone(), now, state, out).expect("the configuration holds");
     assert_eq!(
@@ -402,23 +402,24 @@ impl Sim {
         packets: &[(Origin, Vec<u8>)],
         loss: Option<UpfLoss>,
     ) -> Outbox {
-        let slot = |(origin, octets): &(Origin, Vec<u8>)| Slot {
+        let slot = |(origin, octets): &(Origin, Vec<u8>)| BurstPacket {
             origin: *origin,
             packet: Packet::of(octets),
-            verdict: Verdict::Pending,
+            verdict: PacketVerdict::Pending,
         };
-        let mut slots: Vec<Slot> = packets.iter().map(slot).collect();
+        let mut slots: Vec<BurstPacket> = packets.iter().map(slot).collect();
         let (now, mut out) = (self.now, Outbox::default());
         let upf = self.nth_upf(id);
         upf.u.burst(now, &mut slots);
         let held = upf.u.counters().held;
-        let relayed =
-            slots.iter().filter(|s| matches!(s.origin, Origin::N3 { .. }) && s.verdict == Verdict::Taken);
+        let relayed = slots
+            .iter()
+            .filter(|s| matches!(s.origin, Origin::N3 { .. }) && s.verdict == PacketVerdict::Taken);
         let relayed = relayed.count() as u64;
         if let Some(unit) = self.user_plane.unit.as_mut().filter(|_| id == UNIT_UPF) {
             unit.relayed = if held == 0 { 0 } else { unit.relayed + relayed };
             if loss == Some(UpfLoss::BeforeOutput) {
-                let in_hand = slots.iter().filter(|s| matches!(s.verdict, Verdict::Send(_)));
+                let in_hand = slots.iter().filter(|s| matches!(s.verdict, PacketVerdict::Send(_)));
                 unit.counts.in_hand += in_hand.count() as u64;
                 self.upf_dies(UpfLoss::BeforeOutput);
                 return out;
@@ -427,7 +428,7 @@ impl Sim {
         self.nth_upf(id).settle(now, &mut out);
         self.upfs_send(); // what it held goes first
         for slot in slots {
-            if let Verdict::Send(to) = slot.verdict {
+            if let PacketVerdict::Send(to) = slot.verdict {
                 self.leaves_upf(id, to, slot.packet.octets());
             }
         }
@@ -490,7 +491,7 @@ impl Sim {
         let Some(unit) = &mut self.user_plane.unit else { return };
         let Some(left) = unit.dead.take() else { return };
         if let Some(seen) = unit.seen.take() {
-            let held_at = State::held_at(&unit.config) / PAGE_OCTETS;
+            let held_at = SessionMemory::held_at(&unit.config) / PAGE_OCTETS;
             let mut pages = unit.memory.pages();
             pages.retain(|page, _| *page >= held_at);
             pages.extend(seen.into_iter().filter(|(page, _)| *page < held_at));

@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use whimbrel_control::UpfId;
-use whimbrel_resilience::{Input, Order};
-use whimbrel_user::{Destination, Origin, Packet, Slot, Upf, Verdict};
+use whimbrel_resilience::{CtaOrder, Input};
+use whimbrel_user::{BurstPacket, Destination, Origin, Packet, PacketVerdict, Upf};
 
 use crate::meter::WorkMeter;
 use crate::n3::ReceivedPackets;
@@ -102,7 +102,7 @@ impl Sim {
 
     /// Ends the association with a UPF.
     pub fn release_upf(&mut self, upf: UpfId) {
-        self.operator_order(Order::ReleaseUpf(upf));
+        self.operator_order(CtaOrder::ReleaseUpf(upf));
     }
 
     /// The first UPF restarts: its sessions are gone.
@@ -148,13 +148,13 @@ impl Sim {
     /// A packet arrives at the first UPF. Gives the packets that it has sent, in order, buffered ones first.
     pub fn packet(&mut self, origin: Origin, octets: &[u8]) -> Vec<(Destination, Vec<u8>)> {
         let mut sent = self.upf_sent();
-        let mut slots = [Slot { origin, packet: Packet::of(octets), verdict: Verdict::Pending }];
+        let mut slots = [BurstPacket { origin, packet: Packet::of(octets), verdict: PacketVerdict::Pending }];
         let (now, began) = (self.now, self.observer.meter.as_ref().map(WorkMeter::now));
         self.upf().u.burst(now, &mut slots);
         self.upf_has_worked(began);
         sent.extend(self.upf_sent());
         let [slot] = slots;
-        if let Verdict::Send(to) = slot.verdict {
+        if let PacketVerdict::Send(to) = slot.verdict {
             sent.push((to, slot.packet.octets().to_vec()));
         }
         let mut out = whimbrel_user::Outbox::default();

@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_control::config::{Config, Open, Veil as VeilConfig};
-use whimbrel_control::open::{Answer, Unreachable, VeilHomeQuestion, VeilQuestion};
+use whimbrel_control::config::{Config, Open, VeilPolicy};
+use whimbrel_control::open::{BrokerAnswer, Unreachable, VeilHomeQuestion, VeilQuestion};
 use whimbrel_control::{OutputId, UeId};
 use whimbrel_ids::{Instant, PlmnId, SNssai, Supi};
 use whimbrel_open::crypto::{PrivateKey, Seed};
@@ -35,7 +35,7 @@ pub const VEIL_BROKER: &str = "veil.example";
 const QOS: Qos = Qos { ul_kbps: 20_000, dl_kbps: 50_000, five_qi: 9 };
 
 /// The broker, and what the operator has of it.
-pub(crate) struct Veil {
+pub(crate) struct SimVeil {
     broker: Broker,
     /// What survives it.
     users: BTreeMap<UserId, User>,
@@ -131,7 +131,7 @@ fn wallet(broker: &mut Broker) -> (Wallet, Option<Record>) {
 
 /// Serves veiled UEs.
 pub fn veil_config(config: &mut Config) {
-    config.veil = Some(VeilConfig {
+    config.veil = Some(VeilPolicy {
         broker: domain(),
         broker_key: key("veil broker").verifying_key(),
         s_nssai: SNssai::sst(1),
@@ -147,7 +147,7 @@ impl Sim {
     pub fn add_veil_broker(&mut self) {
         let mut broker = broker();
         let (wallet, record) = wallet(&mut broker);
-        self.veil = Some(Box::new(Veil {
+        self.veil = Some(Box::new(SimVeil {
             broker,
             users: BTreeMap::new(),
             home_users: BTreeMap::new(),
@@ -164,7 +164,7 @@ impl Sim {
         self.rotate_token();
     }
 
-    fn veil_mut(&mut self) -> &mut Veil {
+    fn veil_mut(&mut self) -> &mut SimVeil {
         self.veil.as_mut().expect("a broker of veiled UEs")
     }
 
@@ -281,7 +281,7 @@ impl Sim {
             Some(octets) => {
                 self.over_sap(core::time::Duration::ZERO, OverSap::Question { from, broker, octets })
             }
-            None => self.sap_answered(from, Answer::Unreachable(Unreachable::NoToken)),
+            None => self.sap_answered(from, BrokerAnswer::Unreachable(Unreachable::NoToken)),
         }
     }
 
@@ -301,7 +301,7 @@ impl Sim {
             Some(octets) => {
                 self.over_sap(core::time::Duration::ZERO, OverSap::Question { from, broker, octets })
             }
-            None => self.sap_answered(from, Answer::Unreachable(Unreachable::NoToken)),
+            None => self.sap_answered(from, BrokerAnswer::Unreachable(Unreachable::NoToken)),
         }
     }
 
@@ -310,13 +310,13 @@ impl Sim {
         &mut self,
         octets: &[u8],
         entropy: [u8; 32],
-    ) -> Option<(core::time::Duration, Answer)> {
+    ) -> Option<(core::time::Duration, BrokerAnswer)> {
         let now: Instant = self.now;
         let veil = self.veil_mut();
         let after = match veil.state {
             BrokerState::Silent => return None,
             BrokerState::Unreachable(why) => {
-                return Some((core::time::Duration::ZERO, Answer::Unreachable(why)));
+                return Some((core::time::Duration::ZERO, BrokerAnswer::Unreachable(why)));
             }
             BrokerState::Slow(after) => after,
             BrokerState::Answering | BrokerState::OneBehind => core::time::Duration::ZERO,
@@ -337,7 +337,7 @@ impl Sim {
             veil.take_place();
         }
         veil.last_answer = Some(octets.clone());
-        (loss != Some(BrokerLoss::Durable)).then_some((after, Answer::Octets(octets)))
+        (loss != Some(BrokerLoss::Durable)).then_some((after, BrokerAnswer::Octets(octets)))
     }
 
     /// Each context of a veiled UE has the grant of its own pseudonym, which the broker has given once.
@@ -355,7 +355,7 @@ impl Sim {
     }
 }
 
-impl Veil {
+impl SimVeil {
     /// Another broker begins where this one has ended, with what was durable.
     fn take_place(&mut self) {
         self.broker = broker();

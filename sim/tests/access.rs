@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use crate::common::*;
 use whimbrel_control::config::{Config, EquipmentPrefix, LocalTime};
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::udm::Subscription;
 use whimbrel_control::{Event as CoreEvent, Procedure, Refusal};
 use whimbrel_ids::{SNssai, Tac};
 use whimbrel_nas::ie::{DrxParameters, GprsTimer3, MicoIndication, MmCause, SliceRejectCause};
 use whimbrel_nas::mm::MessageType;
 use whimbrel_ngap::Message;
-use whimbrel_ran::ue::{AskFor, Command, Event, MmState, Reason, SessionRequest};
+use whimbrel_ran::ue::{AskFor, Event, MmState, Reason, SessionRequest, UeCommand};
 use whimbrel_sim::{Sim, UeIndex, default_config, ue_config};
 
 /// A network of this configuration with one UE that asks for these slices.
@@ -58,8 +58,8 @@ fn completed(net: &Sim, expected: Procedure) -> usize {
         .count()
 }
 
-fn internet() -> Command {
-    Command::EstablishSession(SessionRequest {
+fn internet() -> UeCommand {
+    UeCommand::EstablishSession(SessionRequest {
         dnn: Some("internet".parse().expect("a DNN")),
         s_nssai: None,
         pdu_session_type: whimbrel_nas::ie::PduSessionType::Ipv4v6,
@@ -72,7 +72,7 @@ fn slices_are_allowed_or_rejected_with_their_cause() {
         c.amf.access.slice_areas.insert(SNssai::sst(2), [Tac::new(7).expect("24 bits")].into());
     });
     net.home().subscribe(subscribed(&[1, 2]));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert_eq!(allowed(&net, ue), [1]);
     let rejected = net.ue_ref(ue).rejected_nssai().to_vec();
@@ -91,7 +91,7 @@ fn the_registration_area_has_the_allowed_slices() {
         c.amf.access.slice_areas.insert(SNssai::sst(2), [tac(1), tac(3)].into());
     });
     net.home().subscribe(subscribed(&[1, 2]));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let area = net.ue_ref(ue).registration_area();
     let tai = |n| whimbrel_ids::Tai { plmn: whimbrel_ids::PlmnId::TEST, tac: tac(n) };
@@ -107,14 +107,14 @@ fn a_full_slice_is_refused_for_now() {
     let mut other = ue_config(2);
     other.profile = net.ue_ref(ue).config().profile.clone();
     let other = net.add_ue(whimbrel_sim::GnbIndex(0), other);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
-    net.command(other, Command::Register);
+    net.command(other, UeCommand::Register);
     net.settle(SECOND);
     assert_eq!((allowed(&net, ue), allowed(&net, other)), (vec![2, 1], vec![1]));
-    net.command(ue, Command::Deregister { switch_off: false });
+    net.command(ue, UeCommand::Deregister { switch_off: false });
     net.settle(SECOND);
-    net.command(other, Command::Register);
+    net.command(other, UeCommand::Register);
     net.settle(SECOND);
     assert_eq!(allowed(&net, other), [2, 1]);
     no_violations(&net);
@@ -124,7 +124,7 @@ fn a_full_slice_is_refused_for_now() {
 fn a_slice_that_is_subscribed_later() {
     let (mut net, ue) = with(4, &[1, 2], |_| {});
     net.home().subscribe(subscribed(&[1]));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert_eq!(allowed(&net, ue), [1]);
     net.home().subscribe(subscribed(&[1, 2]));
@@ -142,11 +142,11 @@ fn a_slice_that_is_subscribed_later() {
 fn a_slice_that_is_withdrawn_takes_its_sessions_along() {
     let (mut net, ue) = with(5, &[1, 2], |_| {});
     net.home().subscribe(subscribed(&[1, 2]));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     net.command(
         ue,
-        Command::EstablishSession(SessionRequest {
+        UeCommand::EstablishSession(SessionRequest {
             dnn: None,
             s_nssai: Some(SNssai::sst(2)),
             pdu_session_type: whimbrel_nas::ie::PduSessionType::Ipv4,
@@ -167,7 +167,7 @@ fn a_slice_that_is_withdrawn_takes_its_sessions_along() {
 fn configuration_update_command_is_resent_when_t3555_expires() {
     let (mut net, ue) = with(6, &[1, 2], |_| {});
     net.home().subscribe(subscribed(&[1]));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::ConfigurationUpdateCommand, 1));
     net.home().subscribe(subscribed(&[1, 2]));
@@ -181,7 +181,7 @@ fn configuration_update_command_is_resent_when_t3555_expires() {
 fn an_idle_ue_learns_its_slices_when_it_registers() {
     let (mut net, ue) = with(7, &[1, 2], |_| {});
     net.home().subscribe(subscribed(&[1]));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     go_idle(&mut net, ue);
     net.home().subscribe(subscribed(&[1, 2]));
@@ -189,7 +189,7 @@ fn an_idle_ue_learns_its_slices_when_it_registers() {
     net.subscriber_changed(supi);
     net.settle(SECOND);
     assert_eq!(allowed(&net, ue), [1]);
-    net.command(ue, Command::PeriodicRegistration);
+    net.command(ue, UeCommand::PeriodicRegistration);
     net.settle(SECOND);
     assert_eq!(allowed(&net, ue), [1, 2]);
     no_violations(&net);
@@ -199,7 +199,7 @@ fn an_idle_ue_learns_its_slices_when_it_registers() {
 fn another_ambr_reaches_the_gnb() {
     let (mut net, ue) = with(8, &[1], |_| {});
     net.home().subscribe(subscribed(&[1]));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     net.command(ue, internet());
     net.settle(SECOND);
@@ -222,7 +222,7 @@ fn another_ambr_reaches_the_gnb() {
 #[test] // TS 23.502 §4.2.2.3.3, TS 24.501 §5.5.2.3.1: the subscription ends: the UE gets DEREGISTRATION REQUEST with the cause
 fn a_subscriber_that_is_barred_has_to_leave() {
     let (mut net, ue) = with(9, &[1], |_| {});
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let supi = net.ue_ref(ue).config().supi;
     net.home().barred.push(supi);
@@ -236,7 +236,7 @@ fn a_subscriber_that_is_barred_has_to_leave() {
     assert_eq!(cause, Some(Some(MmCause::FiveGsServicesNotAllowed)));
     assert!(
         core_events(&net)
-            .any(|e| matches!(e, CoreEvent::Deregistered { why: Deregistered::BySubscription, .. }))
+            .any(|e| matches!(e, CoreEvent::Deregistered { why: DeregistrationReason::BySubscription, .. }))
     );
     assert_eq!(net.cta().occupancy(), (0, 0));
 }
@@ -244,7 +244,7 @@ fn a_subscriber_that_is_barred_has_to_leave() {
 #[test] // TS 23.502 §4.5.1: what does not concern the UE changes nothing
 fn a_change_that_changes_nothing() {
     let (mut net, ue) = with(10, &[1], |_| {});
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let supi = net.ue_ref(ue).config().supi;
     net.subscriber_changed(supi);
@@ -256,7 +256,7 @@ fn a_change_that_changes_nothing() {
 #[test] // TS 24.501 §5.5.1.2.5 #22, §5.3.9; TS 23.501 §5.19.7.2: T3346 keeps the UE away, and only for so long
 fn congestion_keeps_registrations_back() {
     let (mut net, ue) = with(11, &[1], |c| c.amf.access.congestion.general = true);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::Congestion)));
     assert_eq!(first_refusal(&net), Some(Refusal::Congested("general")));
@@ -270,7 +270,7 @@ fn congestion_keeps_registrations_back() {
 #[test] // TS 24.501 §5.6.1.5 #22: a service request is kept back, and the UE stays registered
 fn congestion_keeps_service_requests_back() {
     let (mut net, ue) = with(12, &[1], |_| {});
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     net.command(ue, internet());
     net.settle(SECOND);
@@ -279,7 +279,7 @@ fn congestion_keeps_service_requests_back() {
     busy.amf.access.congestion.general = true;
     busy.version = 2;
     net.configure(busy);
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::Congestion)));
     assert!(registered(&net, ue));
@@ -291,7 +291,7 @@ fn congestion_of_a_data_network() {
     let (mut net, ue) = with(13, &[1], |c| {
         c.amf.access.congestion.dnns.insert("internet".parse().expect("a DNN"));
     });
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.command(ue, internet());
     net.settle(SECOND);
     let reported = net.ue_events(ue).iter().find_map(|(_, e)| match e {
@@ -306,7 +306,7 @@ fn congestion_of_a_slice() {
     let (mut net, ue) = with(14, &[1], |c| {
         c.amf.access.congestion.slices.insert(SNssai::sst(1));
     });
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.command(ue, internet());
     net.settle(SECOND);
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::InsufficientResourcesForSlice)));
@@ -317,7 +317,7 @@ fn equipment_that_is_refused() {
     let (mut net, ue) = with(15, &[1], |c| {
         c.amf.access.refused_equipment.push(EquipmentPrefix::new("35609204").expect("8 digits"));
     });
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::IllegalMe)));
     assert_eq!(first_refusal(&net), Some(Refusal::EquipmentRefused));
@@ -337,7 +337,7 @@ fn ues_prove_their_key_as_often_as_the_operator_wants() {
     };
     let mut seen = Vec::new();
     for _ in 0..8 {
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND);
         assert!(registered(&net, ue));
         seen.push(challenges(&mut net));
@@ -350,17 +350,17 @@ fn ues_prove_their_key_as_often_as_the_operator_wants() {
 fn old_keys_are_followed_by_a_new_authentication() {
     let (mut net, ue) =
         with(17, &[1], |c| c.amf.access.authentication.after = Some(Duration::from_secs(3600)));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let first = net.cta().contexts().next().and_then(|p| p.amf.security.current.as_ref().map(|s| s.counts()));
     net.advance(Duration::from_secs(3000));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let second =
         net.cta().contexts().next().and_then(|p| p.amf.security.current.as_ref().map(|s| s.counts()));
     assert!(second.map(|c| c.uplink_next) > first.map(|c| c.uplink_next), "the same keys");
     net.advance(Duration::from_secs(700));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let third = net.cta().contexts().next().and_then(|p| p.amf.security.current.as_ref().map(|s| s.counts()));
     assert!(third.map(|c| c.uplink_next) < second.map(|c| c.uplink_next), "new keys begin at zero");
@@ -371,7 +371,7 @@ fn asking(seed: u64, ask: AskFor) -> (Sim, UeIndex) {
     let (mut net, ue) = with(seed, &[1], |_| {});
     net.ue_mut(ue).faults_mut().ask_for = Some(ask.into());
     net.tap();
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue));
     (net, ue)
@@ -440,7 +440,7 @@ fn what_is_not_supported_is_negotiated_away() {
         (c.amf.access.mico, c.amf.access.edrx) = (false, false);
     });
     net.ue_mut(ue).faults_mut().ask_for = Some(ask.into());
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue));
     no_violations(&net);
@@ -458,9 +458,9 @@ fn a_change_of_local_time_reaches_every_ue() {
         net.ue_events(ue).iter().filter(update).count()
     };
     for ue in [ue, idle] {
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND);
-        net.command(ue, Command::EstablishSession(SessionRequest::default()));
+        net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
         net.settle(SECOND);
     }
     go_idle(&mut net, idle);
@@ -470,7 +470,7 @@ fn a_change_of_local_time_reaches_every_ue() {
     net.configure(summer.clone());
     net.settle(SECOND);
     assert_eq!([updates(&net, ue), updates(&net, idle)], [before[0] + 1, before[1]]);
-    net.command(idle, Command::ServiceRequest);
+    net.command(idle, UeCommand::ServiceRequest);
     net.settle(SECOND);
     assert_eq!(updates(&net, idle), before[1] + 1);
     // Another change of the configuration is of no concern to them.

@@ -12,7 +12,7 @@ use whimbrel_nas::ie::{MmCause, SmCause};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{Event as GnbEvent, Via};
-use whimbrel_ran::ue::{Command, Event, MmState, Reason, SessionRequest};
+use whimbrel_ran::ue::{Event, MmState, Reason, SessionRequest, UeCommand};
 use whimbrel_sim::{GnbIndex, Sim, UeIndex, default_config, ue_config};
 
 fn tac(n: u32) -> Tac {
@@ -41,9 +41,9 @@ fn restricted(net: &mut Sim, restrictions: MobilityRestrictions) {
 }
 
 fn on_air(net: &mut Sim, ue: UeIndex) {
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
-    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
     net.settle(SECOND);
 }
 
@@ -78,7 +78,7 @@ fn mobility_registration_after_a_handover() {
         net.hand_over(ue, GnbIndex(2), via);
         net.settle(SECOND * 3);
         if net.ue_ref(ue).guti() == guti {
-            net.command(ue, Command::Register);
+            net.command(ue, UeCommand::Register);
             net.settle(SECOND);
         }
         assert_eq!((net.gnb_of(ue), area(&net)), (GnbIndex(2), vec![3]));
@@ -101,7 +101,7 @@ fn a_forbidden_area() {
             c.refusals.insert(RefusalKind::ForbiddenArea, answer);
         });
         restricted(&mut net, MobilityRestrictions { forbidden_areas: vec![tac(1)], ..Default::default() });
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND);
         assert!(refused_with(&net, ue, Reason::Mm(cause)), "{cause:?}");
         assert!(matches!(first_refusal(&net), Some(Refusal::AreaForbidden(_))));
@@ -113,7 +113,7 @@ fn a_forbidden_area() {
 fn a_radio_that_is_barred() {
     let (mut net, ue) = several_areas(4, &[], |_| {});
     restricted(&mut net, MobilityRestrictions { nr_barred: true, ..Default::default() });
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::N1ModeNotAllowed)));
 }
@@ -165,7 +165,7 @@ fn a_non_allowed_area() {
         });
         assert!(why);
         go_idle(&mut net, ue);
-        net.command(ue, Command::ServiceRequest);
+        net.command(ue, UeCommand::ServiceRequest);
         net.settle(SECOND);
         assert!(context(&net).amf.registered, "{service_area:?}: the registration stands");
         assert_ne!(net.ue_ref(ue).state(), MmState::Deregistered);
@@ -180,7 +180,7 @@ fn an_allowed_area() {
     on_air(&mut net, ue);
     assert_eq!(context(&net).sessions.len(), 1);
     go_idle(&mut net, ue);
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
     assert!(context(&net).sessions.values().all(|s| s.up == UpState::Active));
 }
@@ -224,12 +224,12 @@ fn a_handover_out_of_a_local_area() {
             continue;
         }
         assert!(context(&net).sessions.values().all(|s| s.up == UpState::Inactive), "{via:?}");
-        net.command(ue, Command::ServiceRequest);
+        net.command(ue, UeCommand::ServiceRequest);
         net.settle(SECOND);
         assert!(context(&net).sessions.values().all(|s| s.up == UpState::Inactive), "not here");
         go_idle(&mut net, ue);
         net.move_ue(ue, GnbIndex(2));
-        net.command(ue, Command::ServiceRequest);
+        net.command(ue, UeCommand::ServiceRequest);
         net.settle(SECOND * 2);
         assert!(context(&net).sessions.values().all(|s| s.up == UpState::Active), "{via:?}: it is back");
         no_violations(&net);

@@ -6,7 +6,7 @@ use crate::common::*;
 use whimbrel_control::Refusal;
 use whimbrel_nas::mm::MessageType;
 use whimbrel_ngap::Message;
-use whimbrel_ran::ue::{Command, Reason};
+use whimbrel_ran::ue::{Reason, UeCommand};
 use whimbrel_security::{K, Milenage, Opc, Usim, UsimSqn};
 use whimbrel_sim::{Faults, Sim, UeIndex, tuak_of};
 
@@ -21,7 +21,7 @@ fn eap(seed: u64) -> (Sim, UeIndex) {
 #[test] // TS 24.501 §5.4.1.2.2.4: EAP-AKA', EAP-Success in SECURITY MODE COMMAND
 fn eap_aka_prime() {
     let (mut net, ue) = eap(1);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue));
     no_violations(&net);
@@ -31,7 +31,7 @@ fn eap_aka_prime() {
 fn an_eap_request_lost_once() {
     let (mut net, ue) = eap(2);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::AuthenticationRequest, 1));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(Duration::from_secs(12));
     assert!(registered(&net, ue));
     no_violations(&net);
@@ -41,7 +41,7 @@ fn an_eap_request_lost_once() {
 fn a_wrong_eap_response_is_notified_and_rejected() {
     let (mut net, ue) = eap(3);
     net.ue_mut(ue).faults_mut().wrong_res_star = true;
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert_eq!(first_refusal(&net), Some(Refusal::WrongResponse));
     assert!(refused_with(&net, ue, Reason::AuthenticationRejected), "{:?}", net.ue_events(ue));
@@ -53,7 +53,7 @@ fn a_wrong_key_under_eap() {
     let (mut net, ue) = eap(4);
     let other = Milenage::new(&K::new([0x5a; 16]), Opc::new([0x5a; 16]));
     net.ue_mut(ue).insert(Usim::new(other, UsimSqn::default()));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(refused_with(&net, ue, Reason::AuthenticationRejected));
     assert_eq!(first_refusal(&net), Some(Refusal::MacFailure));
@@ -63,7 +63,7 @@ fn a_wrong_key_under_eap() {
 fn sqn_out_of_range_is_repaired_under_eap() {
     let (mut net, ue) = eap(5); // a fresh USIM, to which the time is too far ahead
     net.tap();
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert_eq!(net.tapped().iter().filter(|m| asks(m)).count(), 2);
     assert!(registered(&net, ue));
@@ -76,7 +76,7 @@ fn a_failure_to_synchronise_that_comes_twice() {
         for (mut net, ue) in [one_ue(9), eap(9)] {
             net.set_faults(Faults { repeated_per_mille, ..Faults::default() });
             net.tap();
-            net.command(ue, Command::Register);
+            net.command(ue, UeCommand::Register);
             net.settle(SECOND * 5);
             let requests = net.tapped().iter().filter(|m| asks(m)).count();
             assert_eq!(requests, 2, "a challenge that fails, and one that does not");
@@ -99,7 +99,7 @@ fn tuak() {
         let supi = net.ue_ref(ue).config().supi;
         net.home().tuak.push(supi);
         net.ue_mut(ue).insert(Usim::new(tuak_of(supi), UsimSqn::default()));
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND);
         assert!(registered(&net, ue));
         no_violations(&net);
@@ -111,7 +111,7 @@ fn another_algorithm_is_another_key() {
     let (mut net, ue) = one_ue(7);
     let supi = net.ue_ref(ue).config().supi;
     net.ue_mut(ue).insert(Usim::new(tuak_of(supi), UsimSqn::default()));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert_eq!(first_refusal(&net), Some(Refusal::MacFailure));
 }
@@ -119,13 +119,13 @@ fn another_algorithm_is_another_key() {
 #[test] // TS 33.501 §6.1.2: the subscriber's method changes between two registrations
 fn the_method_is_the_subscribers() {
     let (mut net, ue) = one_ue(8);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
-    net.command(ue, Command::Deregister { switch_off: false });
+    net.command(ue, UeCommand::Deregister { switch_off: false });
     net.settle(SECOND);
     let supi = net.ue_ref(ue).config().supi;
     net.home().eap_aka_prime.push(supi);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND * 20);
     assert!(registered(&net, ue));
     no_violations(&net);

@@ -5,7 +5,7 @@ use crate::common::pdu::Pdu;
 use crate::common::stage::*;
 use crate::common::*;
 use whimbrel_control::Event as CoreEvent;
-use whimbrel_control::event::Dropped;
+use whimbrel_control::event::MessageDropReason;
 use whimbrel_ids::{GlobalGnbId, PlmnId, RanUeNgapId, STmsi, Tac, Tai, Tmsi};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{
@@ -14,7 +14,7 @@ use whimbrel_ngap::ie::{
 };
 use whimbrel_ngap::msg::{HandoverRequired, UplinkNasTransport};
 use whimbrel_ngap::transfer::HandoverRequiredTransfer;
-use whimbrel_ran::ue::{self, Command};
+use whimbrel_ran::ue::{self, UeCommand};
 use whimbrel_sim::{GnbIndex, Sim, UeIndex};
 
 const AMF_UE_NGAP_ID: u16 = 10;
@@ -27,7 +27,7 @@ fn ready(seed: u64) -> Sim {
 /// The UE registers and has a session.
 fn registered_victim(seed: u64) -> Sim {
     let mut net = ready(seed);
-    net.command(VICTIM, Command::Register);
+    net.command(VICTIM, UeCommand::Register);
     net.command(VICTIM, session());
     net.settle(SECOND);
     assert!(registered(&net, VICTIM));
@@ -105,12 +105,12 @@ fn a_gnb_with_a_single_stream() {
         let mut net = ready(4);
         net.restart_with_streams(GnbIndex(0), streams);
         net.settle(SECOND);
-        net.command(VICTIM, Command::Register);
+        net.command(VICTIM, UeCommand::Register);
         net.command(VICTIM, session());
         net.settle(SECOND);
         assert!(registered(&net, VICTIM) && net.ue_ref(VICTIM).sessions().count() == 1);
         go_idle(&mut net, VICTIM);
-        net.command(VICTIM, Command::ServiceRequest);
+        net.command(VICTIM, UeCommand::ServiceRequest);
         net.settle(SECOND);
         judge(&mut net, &|| format!("{streams} streams"));
         no_violations(&net);
@@ -126,7 +126,7 @@ fn a_path_switch_to_a_gnb_of_fewer_streams() {
         net.settle(SECOND);
         let ues: Vec<UeIndex> = (1..=20).map(|n| net.add_ue(gnbs[0], whimbrel_sim::ue_config(n))).collect();
         for &ue in &ues {
-            net.command(ue, Command::Register);
+            net.command(ue, UeCommand::Register);
             net.command(ue, session());
         }
         net.settle(SECOND);
@@ -136,7 +136,7 @@ fn a_path_switch_to_a_gnb_of_fewer_streams() {
         net.settle(SECOND * 3);
         for &ue in &ues {
             assert!(registered(&net, ue) && net.gnb_of(ue) == gnbs[1]);
-            net.command(ue, Command::PeriodicRegistration);
+            net.command(ue, UeCommand::PeriodicRegistration);
         }
         net.settle(SECOND * 3);
         no_violations(&net);
@@ -146,7 +146,7 @@ fn a_path_switch_to_a_gnb_of_fewer_streams() {
 #[test] // TS 38.412 §7
 fn associations_that_come_and_go() {
     let mut net = registered_victim(6);
-    let connect = [Command::Register, Command::ServiceRequest, session()];
+    let connect = [UeCommand::Register, UeCommand::ServiceRequest, session()];
     for n in 0..300 {
         net.restart_gnb(GnbIndex(0));
         net.command(VICTIM, connect[n % 3].clone());
@@ -183,7 +183,7 @@ fn the_release_of_a_superseded_connection_keeps_to_its_stream() {
     let ues: Vec<UeIndex> =
         (1..=24).map(|n| net.add_ue(gnbs[n as usize % 2], whimbrel_sim::ue_config(n))).collect();
     for &ue in &ues {
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND);
     }
     for round in 0..10 {
@@ -191,7 +191,7 @@ fn the_release_of_a_superseded_connection_keeps_to_its_stream() {
         for &ue in ues.iter().cycle().skip(round * 5).take(ues.len()) {
             let to = gnbs[usize::from(net.gnb_of(ue) == gnbs[0])];
             net.move_ue(ue, to);
-            net.command(ue, Command::ServiceRequest);
+            net.command(ue, UeCommand::ServiceRequest);
         }
         net.settle(SECOND * 20);
     }
@@ -211,7 +211,7 @@ fn a_message_that_crosses_the_end_of_its_connection() {
     let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
     net.settle(SECOND);
     let ue = net.add_ue(gnbs[0], whimbrel_sim::ue_config(1));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let supi = net.ue_ref(ue).config().supi;
     let name = |net: &Sim| {
@@ -404,13 +404,13 @@ fn an_amf_ue_ngap_id_of_the_former_user_of_a_slot() {
         let gnb = net.add_gnb(gnb_config(1));
         net.settle(SECOND);
         let [before, now] = [1, 2].map(|n| net.add_ue(gnb, whimbrel_sim::ue_config(n)));
-        net.command(before, Command::Register);
+        net.command(before, UeCommand::Register);
         net.settle(SECOND);
         deregister(&mut net, before);
         net.settle(SECOND);
-        net.command(now, Command::Register);
+        net.command(now, UeCommand::Register);
         net.advance(std::time::Duration::from_millis(millis));
-        net.command(before, Command::Register);
+        net.command(before, UeCommand::Register);
         net.settle(SECOND);
         assert!(registered(&net, before) && registered(&net, now), "after {millis} ms");
         no_violations(&net);
@@ -445,11 +445,11 @@ fn what_is_dropped_is_counted_once() {
         GnbIndex(0),
         &octets(UplinkNasTransport::new(amf, ran, vec![0x7e, 2, 1, 2, 3, 4, 9, 1, 2, 3])),
     );
-    let dropped: Vec<Dropped> = core_events(&net)
+    let dropped: Vec<MessageDropReason> = core_events(&net)
         .filter_map(|e| match e {
             CoreEvent::Dropped { why, .. } => Some(*why),
             _ => None,
         })
         .collect();
-    assert_eq!(dropped, [Dropped::Integrity]);
+    assert_eq!(dropped, [MessageDropReason::Integrity]);
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use crate::common::stage::*;
 use crate::common::*;
-use whimbrel_control::event::{Deregistered, Dropped};
+use whimbrel_control::event::{DeregistrationReason, MessageDropReason};
 use whimbrel_control::udm::{Ambr, SubscribedSlice, Subscription};
 use whimbrel_control::{Command as CoreCommand, Event as CoreEvent, Refusal};
 use whimbrel_ids::{AmfUeNgapId, RanUeNgapId, SNssai};
 use whimbrel_nas::ie::MmCause;
 use whimbrel_nas::mm::{Message as Mm, MessageType};
 use whimbrel_ngap::Message;
-use whimbrel_ran::ue::{Alter, Command};
+use whimbrel_ran::ue::{Alter, UeCommand};
 use whimbrel_sim::{Faults, GnbIndex, Sim};
 
 fn ready(seed: u64) -> Sim {
@@ -22,7 +22,7 @@ fn ready(seed: u64) -> Sim {
 /// The UE registers and has a session.
 fn registered_victim(seed: u64) -> Sim {
     let mut net = ready(seed);
-    net.command(VICTIM, Command::Register);
+    net.command(VICTIM, UeCommand::Register);
     net.command(VICTIM, session());
     net.settle(SECOND);
     assert!(registered(&net, VICTIM));
@@ -45,7 +45,7 @@ fn released(heard: &[Message]) -> bool {
     heard.iter().any(|m| matches!(m, Message::UeContextReleaseCommand(_)))
 }
 
-fn dropped(net: &Sim, expected: Dropped) -> usize {
+fn dropped(net: &Sim, expected: MessageDropReason) -> usize {
     core_events(net).filter(|e| matches!(e, CoreEvent::Dropped { why, .. } if *why == expected)).count()
 }
 
@@ -104,10 +104,10 @@ fn elements_that_are_cut_or_come_twice() {
         let request = [registration(7, &CAPABILITY), tail.to_vec()].concat();
         first(&mut net, 7, &request);
         // The same within protection, of a UE that is registered.
-        net.command(VICTIM, Command::Register);
+        net.command(VICTIM, UeCommand::Register);
         net.settle(SECOND);
         says_instead(&mut net, request);
-        net.command(VICTIM, Command::Register);
+        net.command(VICTIM, UeCommand::Register);
         net.settle(SECOND * 60);
         judge(&mut net, &|| format!("{tail:02x?}"));
     }
@@ -139,7 +139,7 @@ fn a_completion_with_something_else_in_its_container() {
     for complete in all {
         let mut net = ready(4);
         says_instead(&mut net, complete.clone());
-        net.command(VICTIM, Command::Register);
+        net.command(VICTIM, UeCommand::Register);
         net.settle(SECOND * 60);
         // Whatever identity the message has: the keys identify the UE.
         let canary = net.ue_ref(CANARY).config().supi;
@@ -154,19 +154,19 @@ fn a_count_that_jumps_by_more_than_256() {
         let mut net = registered_victim(5);
         net.set_faults(Faults { lost_per_mille: 1000, ..Faults::default() });
         for _ in 0..lost {
-            net.command(VICTIM, Command::Say(mm(0x64, &[0x6f])));
+            net.command(VICTIM, UeCommand::Say(mm(0x64, &[0x6f])));
         }
         net.settle(SECOND);
         net.set_faults(Faults::default());
-        net.command(VICTIM, Command::Say(mm(0x64, &[0x6f])));
+        net.command(VICTIM, UeCommand::Say(mm(0x64, &[0x6f])));
         net.settle(SECOND);
         // A message that cannot be verified is dropped and counted, and the UE is authenticated again.
-        assert_eq!(dropped(&net, Dropped::Integrity), usize::from(lost >= 256), "{lost}");
+        assert_eq!(dropped(&net, MessageDropReason::Integrity), usize::from(lost >= 256), "{lost}");
         assert!(registered(&net, VICTIM));
         judge(&mut net, &|| format!("{lost} lost"));
         // Its former context ends when it registers again, and for no other reason.
         assert!(core_events(&net).all(|e| match e {
-            CoreEvent::Deregistered { why, .. } => *why == Deregistered::Superseded,
+            CoreEvent::Deregistered { why, .. } => *why == DeregistrationReason::Superseded,
             _ => true,
         }));
     }
@@ -296,7 +296,7 @@ fn completions_out_of_state() {
     for complete in completions {
         let mut net = registered_victim(12);
         for _ in 0..3 {
-            net.command(VICTIM, Command::Say(complete.clone()));
+            net.command(VICTIM, UeCommand::Say(complete.clone()));
             net.settle(SECOND);
         }
         assert!(registered(&net, VICTIM) && net.ue_ref(VICTIM).sessions().count() == 1);
@@ -312,8 +312,8 @@ fn completions_out_of_state() {
 fn deregistration_followed_at_once_by_registration() {
     let mut net = registered_victim(13);
     for n in 0..40 {
-        net.command(VICTIM, Command::Deregister { switch_off: n % 2 == 0 });
-        net.command(VICTIM, Command::Register);
+        net.command(VICTIM, UeCommand::Deregister { switch_off: n % 2 == 0 });
+        net.command(VICTIM, UeCommand::Register);
         net.advance(SECOND / 1000 * (n % 30));
     }
     net.settle(SECOND * 60);
@@ -326,14 +326,14 @@ fn one_subscriber_on_two_gnbs() {
     for millis in 0..60 {
         let mut net = ready(14);
         let twin = net.add_ue(GnbIndex(1), net.ue_ref(VICTIM).config().clone());
-        net.command(VICTIM, Command::Register);
+        net.command(VICTIM, UeCommand::Register);
         net.advance(std::time::Duration::from_millis(millis));
-        net.command(twin, Command::Register);
+        net.command(twin, UeCommand::Register);
         net.settle(SECOND * 60);
         let supi = net.ue_ref(VICTIM).config().supi;
         let known = net.cta().contexts().filter(|p| p.amf.supi == Some(supi) && p.amf.registered).count();
         assert_eq!(known, 1, "after {millis} ms");
-        net.command(twin, Command::Deregister { switch_off: true });
+        net.command(twin, UeCommand::Deregister { switch_off: true });
         net.settle(SECOND);
         judge(&mut net, &|| format!("a twin after {millis} ms"));
     }
@@ -347,7 +347,7 @@ fn a_deregistration_accept_that_comes_too_late() {
     deregister(&mut net, VICTIM);
     net.settle(SECOND * 60);
     assert_eq!(net.cta().occupancy(), (1, 0), "it was given up");
-    net.command(VICTIM, Command::Say(mm(0x46, &[])));
+    net.command(VICTIM, UeCommand::Say(mm(0x46, &[])));
     let heard = first(&mut net, 9, &mm(0x46, &[]));
     assert!(released(&heard), "{heard:?}");
     judge(&mut net, &|| "a late accept".into());
@@ -363,11 +363,11 @@ fn bitmaps_of_sessions_of_every_length() {
             let tmsi = s_tmsi.tmsi.0.to_be_bytes();
             let request = [&[0x10, 0, 7, 0xf4, 0, 0x40][..], &tmsi, &bitmap].concat();
             says_instead(&mut net, mm(0x4c, &request));
-            net.command(VICTIM, Command::Say(vec![]));
+            net.command(VICTIM, UeCommand::Say(vec![]));
             net.settle(SECOND);
             let request = [registration(1, &CAPABILITY), bitmap].concat();
             says_instead(&mut net, request);
-            net.command(VICTIM, Command::Register);
+            net.command(VICTIM, UeCommand::Register);
             net.settle(SECOND * 30);
             judge(&mut net, &|| format!("{iei:x} of {n} octets"));
         }
@@ -378,7 +378,7 @@ fn bitmaps_of_sessions_of_every_length() {
 fn subscribed(seed: u64, subscription: Subscription) -> Sim {
     let mut net = ready(seed);
     net.home().subscribe(subscription);
-    net.command(VICTIM, Command::Register);
+    net.command(VICTIM, UeCommand::Register);
     net.command(VICTIM, session());
     net.settle(SECOND * 5);
     net
@@ -448,8 +448,8 @@ fn a_subscription_of_impossible_rates() {
 fn causes_that_have_no_meaning() {
     let mut net = registered_victim(23);
     for cause in 0..=255u8 {
-        net.command(VICTIM, Command::Say(mm(0x64, &[cause])));
-        net.command(VICTIM, Command::Say(mm(0x5f, &[cause])));
+        net.command(VICTIM, UeCommand::Say(mm(0x64, &[cause])));
+        net.command(VICTIM, UeCommand::Say(mm(0x5f, &[cause])));
         net.settle(SECOND / 10);
     }
     assert!(registered(&net, VICTIM));

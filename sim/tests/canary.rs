@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use whimbrel_control::UeId;
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::UeCommand;
 use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::region::CanaryUes;
 use whimbrel_resilience::replication::CpfId;
@@ -49,7 +49,7 @@ fn unnoticed(stage: &mut Stage, what: &str) {
 fn settled(ues: u32) -> Stage {
     let mut stage = of(Sim::builder(3).cpfs(3, 1).build(), ues);
     for ue in stage.ues.clone() {
-        stage.net.command(ue, Command::Register);
+        stage.net.command(ue, UeCommand::Register);
         stage.net.command(ue, session());
     }
     stage.net.settle(SECOND * 2);
@@ -94,7 +94,7 @@ fn idle_ues_move_to_the_canary_when_they_next_become_active_and_others_stay() {
     stage.net.settle(SECOND);
     assert!(sides(&stage.net).iter().all(|(_, new)| !new), "no UE has become active");
     for ue in stage.ues.clone() {
-        stage.net.command(ue, Command::ServiceRequest);
+        stage.net.command(ue, UeCommand::ServiceRequest);
     }
     stage.net.settle(SECOND * 2);
     let sides = sides(&stage.net);
@@ -122,7 +122,7 @@ fn a_rolled_back_canary_gives_all_ues_back_and_its_cpfs_leave() {
     let mut stage = settled(12);
     stage.net.canary(begin(100));
     for ue in stage.ues.clone() {
-        stage.net.command(ue, Command::ServiceRequest);
+        stage.net.command(ue, UeCommand::ServiceRequest);
     }
     stage.net.settle(SECOND * 2);
     assert!(sides(&stage.net).iter().all(|(_, new)| *new));
@@ -144,7 +144,7 @@ fn a_listed_ue_moves_after_its_registration_and_only_this_one() {
     let supi = stage.net.ue_ref(stage.ues[1]).config().supi;
     stage.net.canary(CanaryStep::Begin(2, NEW, CanaryUes::Listed([supi].into())));
     for ue in stage.ues.clone() {
-        stage.net.command(ue, Command::Register);
+        stage.net.command(ue, UeCommand::Register);
     }
     stage.net.settle(SECOND);
     for ue in stage.ues.clone() {
@@ -158,7 +158,7 @@ fn a_listed_ue_moves_after_its_registration_and_only_this_one() {
     // Another list: it goes back.
     stage.net.canary(CanaryStep::Serve(CanaryUes::Listed([].into())));
     go_idle(&mut stage.net, stage.ues[1]);
-    stage.net.command(stage.ues[1], Command::ServiceRequest);
+    stage.net.command(stage.ues[1], UeCommand::ServiceRequest);
     stage.net.settle(SECOND);
     assert!(sides(&stage.net).iter().all(|(_, new)| !new));
     no_violations(&stage.net);
@@ -169,7 +169,7 @@ fn procedures_that_fail_are_counted_for_the_version_that_ran_them() {
     let mut stage = stage(1, 6);
     stage.net.canary(begin(100));
     for ue in stage.ues.clone() {
-        stage.net.command(ue, Command::Register);
+        stage.net.command(ue, UeCommand::Register);
     }
     stage.net.settle(SECOND);
     let wrong = whimbrel_ran::ue::SessionRequest {
@@ -177,7 +177,7 @@ fn procedures_that_fail_are_counted_for_the_version_that_ran_them() {
         s_nssai: None,
         pdu_session_type: whimbrel_nas::ie::PduSessionType::Ipv4,
     };
-    stage.net.command(stage.ues[0], Command::EstablishSession(wrong));
+    stage.net.command(stage.ues[0], UeCommand::EstablishSession(wrong));
     stage.net.settle(SECOND * 3);
     let figures = stage.net.cta().version_figures();
     assert!(figures[&NEW].completed >= 6 && figures[&NEW].failed >= 1, "{:?}", figures[&NEW]);
@@ -191,7 +191,7 @@ fn procedures_that_fail_are_counted_for_the_version_that_ran_them() {
 fn new_ues_are_spread_over_cpfs_by_their_load() {
     let mut stage = of(Sim::builder(5).cpfs(4, 1).build(), 240);
     for ue in stage.ues.clone() {
-        stage.net.command(ue, Command::Register);
+        stage.net.command(ue, UeCommand::Register);
     }
     stage.net.settle(SECOND * 5);
     let of = |n| stage.net.cta().load_of(CpfId(n)).ues;

@@ -9,7 +9,7 @@ use whimbrel_control::udm::{MobilityRestrictions, ServiceArea, Subscription};
 use whimbrel_control::{Event as CoreEvent, Refusal, UeContext};
 use whimbrel_ids::{SNssai, Tac};
 use whimbrel_nas::ie::MmCause;
-use whimbrel_ran::ue::{Command, MmState, Reason, SessionRequest};
+use whimbrel_ran::ue::{MmState, Reason, SessionRequest, UeCommand};
 use whimbrel_sim::{GnbIndex, Sim, UeIndex, default_config, ue_config};
 
 fn tac(n: u32) -> Tac {
@@ -35,8 +35,8 @@ fn two_areas(seed: u64, change: impl FnOnce(&mut Config)) -> (Sim, UeIndex) {
 
 /// Registered with a session in area 1, and idle.
 fn idle_in_area_1(net: &mut Sim, ue: UeIndex) {
-    net.command(ue, Command::Register);
-    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.command(ue, UeCommand::Register);
+    net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
     net.settle(SECOND);
     assert!(registered(net, ue) && context(net).sessions.len() == 1);
     go_idle(net, ue);
@@ -60,7 +60,7 @@ fn illegal_ue() {
     let (mut net, ue) = one_ue(1);
     let supi = net.ue_ref(ue).config().supi;
     net.home().unknown.push(supi);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::IllegalUe)));
     assert_eq!((net.ue_ref(ue).state(), net.cta().occupancy()), (MmState::Deregistered, (0, 0)));
@@ -71,7 +71,7 @@ fn services_not_allowed() {
     let (mut net, ue) = one_ue(2);
     let supi = net.ue_ref(ue).config().supi;
     net.home().barred.push(supi);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::FiveGsServicesNotAllowed)));
     assert_eq!(first_refusal(&net), Some(Refusal::Barred));
@@ -89,7 +89,7 @@ fn plmn_not_allowed() {
     config.profile = profile.into();
     let ue = net.add_ue(gnb, config);
     net.settle(SECOND / 10);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::PlmnNotAllowed)), "{:?}", net.ue_events(ue));
     assert!(matches!(first_refusal(&net), Some(Refusal::OtherHomeNetwork(_))));
@@ -107,7 +107,7 @@ fn tracking_area_not_allowed_on_the_way() {
     assert_eq!((net.ue_ref(ue).state(), net.cta().occupancy()), (MmState::Deregistered, (0, 0)));
     assert_eq!(net.upf_sessions(), 0);
     net.move_ue(ue, GnbIndex(0));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND * 20);
     assert!(registered(&net, ue), "and registers again elsewhere");
 }
@@ -126,7 +126,7 @@ fn an_area_to_leave_again() {
         assert!(refused_with(&net, ue, Reason::Mm(reported)));
         assert!(registered(&net, ue) && !context(&net).is_connected());
         net.move_ue(ue, GnbIndex(0));
-        net.command(ue, Command::ServiceRequest);
+        net.command(ue, UeCommand::ServiceRequest);
         net.settle(SECOND);
         assert_eq!(net.ue_ref(ue).guti(), guti, "it has not registered again");
         assert!(context(&net).is_connected() && context(&net).sessions.len() == 1);
@@ -196,7 +196,7 @@ fn identity_cannot_be_derived() {
     idle_in_area_1(&mut net, ue);
     let id = context(&net).id;
     net.order(id, whimbrel_control::Command::Superseded); // it does not learn it
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND * 20);
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::UeIdentityCannotBeDerived)));
     assert!(registered(&net, ue), "by an initial registration");
@@ -210,7 +210,7 @@ fn service_where_nothing_is_served() {
     let supi = net.ue_ref(ue).config().supi;
     net.subscriber_changed(supi);
     net.settle(SECOND);
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
     let refused = core_events(&net).any(
         |e| matches!(e, CoreEvent::Refused { refusal: Refusal::AreaForbidden(t), .. } if t.tac == tac(1)),

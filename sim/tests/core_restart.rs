@@ -6,13 +6,13 @@ use crate::common::*;
 use whimbrel_control::{Event as CoreEvent, Procedure, UeContext, UpfId};
 use whimbrel_nas::ie::{PduSessionType, RegistrationKind};
 use whimbrel_ran::gnb::Via;
-use whimbrel_ran::ue::{Command, Event, SessionRequest};
+use whimbrel_ran::ue::{Event, SessionRequest, UeCommand};
 use whimbrel_sim::{Sim, UeIndex, UpfState, ue_config};
 
 const UES: u32 = 6;
 
-fn session() -> Command {
-    Command::EstablishSession(SessionRequest {
+fn session() -> UeCommand {
+    UeCommand::EstablishSession(SessionRequest {
         dnn: None,
         s_nssai: None,
         pdu_session_type: PduSessionType::Ipv4,
@@ -26,7 +26,7 @@ fn with_sessions(seed: u64, cpfs: u16) -> (Sim, Vec<UeIndex>) {
     let gnb = net.add_gnb(gnb_config(1));
     let ues: Vec<UeIndex> = (1..=UES).map(|n| net.add_ue(gnb, ue_config(n))).collect();
     net.settle(SECOND / 10);
-    ues.iter().for_each(|&ue| net.command(ue, Command::Register));
+    ues.iter().for_each(|&ue| net.command(ue, UeCommand::Register));
     net.settle(SECOND);
     ues.iter().for_each(|&ue| net.command(ue, session()));
     net.settle(SECOND);
@@ -53,7 +53,7 @@ fn completed(net: &Sim, procedure: Procedure) -> usize {
 /// Each UE can send and receive with the session that it had, and none has registered initially again.
 fn all_are_served(net: &mut Sim, ues: &[UeIndex]) {
     for &ue in ues {
-        net.command(ue, Command::ServiceRequest);
+        net.command(ue, UeCommand::ServiceRequest);
     }
     net.settle(SECOND);
     for &ue in ues {
@@ -159,7 +159,7 @@ fn packets_in_both_directions_set_up_a_restored_session_once() {
             for (n, (&ue, &session)) in ues.iter().zip(&sessions).enumerate() {
                 net.downlink(ue, session);
                 if step % 10 == n && !net.ue_ref(ue).is_connected() {
-                    net.command(ue, Command::ServiceRequest);
+                    net.command(ue, UeCommand::ServiceRequest);
                 }
             }
             net.advance(Duration::from_millis(1));
@@ -195,7 +195,7 @@ fn restored_ues_register_periodically() {
     net.restart_core_in_order();
     net.settle(SECOND);
     for &ue in &ues {
-        net.command(ue, Command::PeriodicRegistration);
+        net.command(ue, UeCommand::PeriodicRegistration);
         net.settle(SECOND);
     }
     all_are_served(&mut net, &ues);
@@ -219,7 +219,7 @@ fn after_a_kill_ues_are_authenticated_before_they_are_served() {
         // Each uses COUNTs that the disk does not have.
         for &ue in &ues {
             go_idle_if_connected(&mut net, ue);
-            net.command(ue, Command::ServiceRequest);
+            net.command(ue, UeCommand::ServiceRequest);
             net.settle(SECOND);
         }
         net.advance(Duration::from_secs(5));
@@ -250,14 +250,14 @@ fn packets_that_come_while_a_ue_is_authenticated_wait_for_its_keys() {
         net.store_ues();
         for &ue in &ues {
             go_idle_if_connected(&mut net, ue);
-            net.command(ue, Command::ServiceRequest);
+            net.command(ue, UeCommand::ServiceRequest);
             net.settle(SECOND);
         }
         net.advance(Duration::from_secs(5));
         assert_eq!(net.kill_and_restart_core().doubtful, ues.len());
         net.settle(SECOND);
         for &ue in &ues {
-            net.command(ue, Command::ServiceRequest);
+            net.command(ue, UeCommand::ServiceRequest);
         }
         // The first packets come before, in and after the authentication.
         for step in 0..100 {
@@ -314,7 +314,7 @@ fn ues_whose_last_state_was_stored_notice_nothing_of_a_killed_control_plane() {
         all_are_served(&mut net, &ues[2..]);
         // They are deleted at the UPF like any other.
         for &ue in &ues {
-            net.command(ue, Command::Deregister { switch_off: false });
+            net.command(ue, UeCommand::Deregister { switch_off: false });
         }
         net.settle(SECOND);
         assert_eq!((net.cta().registered(), net.upf_sessions()), (0, 0), "{cpfs}");
@@ -335,7 +335,7 @@ fn a_ue_that_has_signalled_since_its_state_was_stored_is_released_and_authentica
         assert!(net.ue_ref(rests).is_connected());
         assert!(!net.ue_ref(moves).is_connected(), "its gNB has released it");
         let keys = context(&net, moves).expect("it is restored").amf.security.ng_ksi;
-        net.command(moves, Command::ServiceRequest);
+        net.command(moves, UeCommand::ServiceRequest);
         net.settle(SECOND);
         assert!(net.ue_ref(moves).is_connected() && registered(&net, moves));
         assert_ne!(context(&net, moves).expect("it is served").amf.security.ng_ksi, keys);
@@ -385,13 +385,13 @@ fn a_restored_ue_that_comes_before_the_first_cpf_is_refused_and_served_later() {
     let (mut net, ues) = with_sessions(17, 2);
     net.store_ues();
     net.kill_and_restart_control_before_its_cpfs();
-    net.command(ues[0], Command::ServiceRequest);
+    net.command(ues[0], UeCommand::ServiceRequest);
     net.settle(SECOND);
     let refused = "ErrorIndicated(Some(Misc(ControlProcessingOverload)))";
     assert_eq!(net.events.gnbs.iter().filter(|(_, e)| format!("{e:?}").contains(refused)).count(), 1);
     net.add_cpf();
     net.settle(Duration::from_secs(60));
-    net.command(ues[0], Command::ServiceRequest);
+    net.command(ues[0], UeCommand::ServiceRequest);
     net.settle(SECOND);
     assert!(net.ue_ref(ues[0]).is_connected());
     assert_eq!(net.upf_sessions(), ues.len());
@@ -401,10 +401,10 @@ fn a_restored_ue_that_comes_before_the_first_cpf_is_refused_and_served_later() {
 fn ues_that_come_and_go_are_stored_as_they_do() {
     let (mut net, ues) = with_sessions(6, 2);
     net.store_ues();
-    net.command(ues[0], Command::Deregister { switch_off: false });
+    net.command(ues[0], UeCommand::Deregister { switch_off: false });
     let late = net.add_ue(net.gnb_of(ues[1]), ue_config(UES + 1));
     net.settle(SECOND);
-    net.command(late, Command::Register);
+    net.command(late, UeCommand::Register);
     net.settle(SECOND);
     net.store_changed_ues();
     net.advance(Duration::from_secs(5));

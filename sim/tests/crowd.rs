@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::common::stage::session;
 use crate::common::*;
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::UeCommand;
 use whimbrel_sim::{Faults, Sim, UeIndex, ue_config};
 
 #[test] // a former 5G-TMSI names a slot in which another UE registers
@@ -16,10 +16,10 @@ fn ues_that_register_at_once_are_all_served() {
         net.advance(SECOND);
         let ues: Vec<UeIndex> = (0..20).map(|n| net.add_ue(gnbs[n as usize % 2], ue_config(n))).collect();
         for round in 0..12 {
-            for act in [Command::Register, session(), Command::Deregister { switch_off: false }] {
+            for act in [UeCommand::Register, session(), UeCommand::Deregister { switch_off: false }] {
                 ues.iter().for_each(|&ue| net.command(ue, act.clone()));
                 net.advance(Duration::from_millis(300));
-                let leaves = matches!(act, Command::Deregister { .. });
+                let leaves = matches!(act, UeCommand::Deregister { .. });
                 for &ue in &ues {
                     assert_eq!(registered(&net, ue), !leaves, "seed {seed}, round {round}, {ue:?}, {act:?}");
                 }
@@ -41,15 +41,18 @@ fn a_ue_that_registers_as_another_one_leaves_is_served() {
         net.advance(SECOND);
         let [leaves, comes] = [1, 2].map(|n| net.add_ue(gnbs[n as usize - 1], ue_config(n)));
         // The old name of the one that comes leads to the slot of the one that leaves, which it gets.
-        let leave = Command::Deregister { switch_off: false };
-        for (ue, act) in
-            [(comes, Command::Register), (comes, leave.clone()), (leaves, Command::Register), (leaves, leave)]
-        {
+        let leave = UeCommand::Deregister { switch_off: false };
+        for (ue, act) in [
+            (comes, UeCommand::Register),
+            (comes, leave.clone()),
+            (leaves, UeCommand::Register),
+            (leaves, leave),
+        ] {
             net.advance(SECOND);
             net.command(ue, act);
         }
         net.advance(at);
-        net.command(comes, Command::Register);
+        net.command(comes, UeCommand::Register);
         net.advance(Duration::from_millis(300));
         assert_eq!([leaves, comes].map(|ue| registered(&net, ue)), [false, true], "{at:?} later");
         no_violations(&net);
@@ -66,10 +69,10 @@ fn come_back_with_poison(seed: u64, nth: u64) -> (usize, u64, bool) {
     let ues: Vec<UeIndex> = (0..12).map(|n| net.add_ue(gnbs[n as usize % 2], ue_config(n))).collect();
     let (late, early) = ues.split_at(6);
     for (group, act) in [
-        (&ues[..], Command::Register),
-        (late, Command::Deregister { switch_off: false }),
-        (early, Command::Deregister { switch_off: false }),
-        (early, Command::Register),
+        (&ues[..], UeCommand::Register),
+        (late, UeCommand::Deregister { switch_off: false }),
+        (early, UeCommand::Deregister { switch_off: false }),
+        (early, UeCommand::Register),
     ] {
         group.iter().for_each(|&ue| net.command(ue, act.clone()));
         net.advance(SECOND);
@@ -78,7 +81,7 @@ fn come_back_with_poison(seed: u64, nth: u64) -> (usize, u64, bool) {
     early.iter().for_each(|&ue| net.command(ue, session()));
     for &ue in late {
         net.advance(Duration::from_millis(1));
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
     }
     net.advance(SECOND * 10);
     let counts = net.cta().replication_counters();
@@ -111,7 +114,7 @@ fn first_messages_that_come_twice_at_once() {
         net.advance(SECOND);
         let ues: Vec<UeIndex> = (0..10).map(|n| net.add_ue(gnb, ue_config(n))).collect();
         for act in
-            [Command::Register, session(), Command::Deregister { switch_off: false }, Command::Register]
+            [UeCommand::Register, session(), UeCommand::Deregister { switch_off: false }, UeCommand::Register]
         {
             ues.iter().for_each(|&ue| net.command(ue, act.clone()));
             net.advance(Duration::from_millis(300));

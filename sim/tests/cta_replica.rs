@@ -11,14 +11,14 @@ use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, Prf};
 use whimbrel_ids::Instant;
 use whimbrel_ran::gnb::Event as GnbEvent;
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::UeCommand;
 use whimbrel_resilience::cta_replica::{CtaReplica, PrimaryCta, ReplicaFault};
 use whimbrel_resilience::region::{Region, Regions};
 use whimbrel_resilience::{Cta, Input, Outbox};
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_sim::{
-    ChaosRun, CtaLoss, Deployment, FaultProfile, Home, Sim, UeIndex, default_config, heal_and_verify,
-    ue_config,
+    ChaosRun, CtaLoss, Deployment, FaultProfile, Sim, SimSubscribers, UeIndex, default_config,
+    heal_and_verify, ue_config,
 };
 
 /// A chaos run in which no process of the core is lost.
@@ -149,14 +149,14 @@ fn afterwards(mut net: Sim, lose: impl FnOnce(&mut Sim)) -> (Sim, UeIndex) {
     let gnb = net.add_gnb(gnb_config(1));
     net.settle(SECOND);
     let ue = net.add_ue(gnb, ue_config(1));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     net.command(ue, session());
     net.settle(SECOND);
     go_idle(&mut net, ue);
     lose(&mut net);
     net.settle(SECOND);
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND * 20);
     (net, ue)
 }
@@ -189,7 +189,7 @@ fn connected(single: bool) -> (Sim, UeIndex) {
     }
     net.settle(SECOND);
     let ue = net.add_ue(gnb, ue_config(1));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     net.command(ue, session());
     net.settle(SECOND);
@@ -219,7 +219,7 @@ fn a_gnb_with_one_association_sets_up_again_and_its_ues_stay_registered() {
     net.command(ue, session());
     net.settle(SECOND * 3);
     assert_eq!((net.takeovers(), released(&net)), (1, 1));
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND * 3);
     assert!(registered(&net, ue) && net.ue_ref(ue).is_connected());
     assert_eq!(registrations(&net), 1);
@@ -233,7 +233,7 @@ fn a_ue_is_paged_by_a_upf_that_knows_only_the_cta_that_took_over() {
     let gnb = net.add_gnb(gnb_config(1));
     net.settle(SECOND);
     let ue = net.add_ue(gnb, ue_config(1));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     net.lose_cta_at(net.inputs_taken() + 1, CtaLoss::BeforeInput);
     net.advance(SECOND * 20);
@@ -254,16 +254,16 @@ fn directory() -> Directory {
     Directory::new(default_config().amf.plmn, HomeNetworkKeys::new())
 }
 
-fn cta() -> PrimaryCta<Home, (Prf, u64)> {
+fn cta() -> PrimaryCta<SimSubscribers, (Prf, u64)> {
     let region: Region = "coast/home".parse().expect("a region");
     let regions = Regions::new([region.clone()]).expect("one region");
     let rings = regions.rings(&region, 1).expect("the region is known");
     let (config, entropy) = (Arc::new(default_config()), (Prf::new(&[1; 16]), 0));
-    PrimaryCta::new(Cta::of_region(config, directory(), Home::default(), entropy, (), rings, NOW))
+    PrimaryCta::new(Cta::of_region(config, directory(), SimSubscribers::default(), entropy, (), rings, NOW))
 }
 
-fn cta_replica_of(snapshot: &[u8]) -> Result<CtaReplica<Home, (Prf, u64)>, ReplicaFault> {
-    CtaReplica::new(snapshot, directory(), Home::default(), (Prf::new(&[2; 16]), 0), ())
+fn cta_replica_of(snapshot: &[u8]) -> Result<CtaReplica<SimSubscribers, (Prf, u64)>, ReplicaFault> {
+    CtaReplica::new(snapshot, directory(), SimSubscribers::default(), (Prf::new(&[2; 16]), 0), ())
 }
 
 #[test] // DESIGN: "versions"
@@ -295,16 +295,20 @@ fn outputs_leave_when_the_cta_replica_has_the_input_or_is_discarded() {
     let record =
         active.handle(NOW, Input::Waited(SECOND), &mut out).expect("there is a record for the CTA replica");
     assert_eq!(active.waiting(), 0, "nothing waits for one that has to catch up");
-    assert_eq!(cta_replica.take(record.octets()), active.wait().ok_or(ReplicaFault::OutOfOrder), "it has");
+    assert_eq!(
+        cta_replica.take(record.octets()),
+        active.begin_holding().ok_or(ReplicaFault::OutOfOrder),
+        "it has"
+    );
     let record = active.handle(NOW, Input::Tick, &mut out).expect("there is a record for the CTA replica");
     assert_eq!((out.pfcp.len(), active.waiting()), (0, 1));
     let held = cta_replica.take(record.octets()).expect("it follows");
     assert_eq!(cta_replica.take(record.octets()), Err(ReplicaFault::OutOfOrder), "it came twice");
     active.acknowledged(held, &mut out);
     assert_eq!((out.pfcp.len(), active.waiting()), (1, 0), "the association is asked for");
-    assert!(active.left().is_none(), "the edge has yet to send it");
-    active.sent();
-    assert!(active.left().is_some() && active.left().is_none(), "reported once");
+    assert!(active.sent_report().is_none(), "the edge has yet to send it");
+    active.mark_outputs_sent();
+    assert!(active.sent_report().is_some() && active.sent_report().is_none(), "reported once");
 
     active.handle(NOW, Input::Pfcp(whimbrel_control::UpfId(0), &[]), &mut out);
     let later = NOW + SECOND;
@@ -312,7 +316,7 @@ fn outputs_leave_when_the_cta_replica_has_the_input_or_is_discarded() {
     assert_eq!((out.pfcp.len(), active.waiting()), (1, 2));
     active.acknowledged(held + 1, &mut out);
     assert_eq!((out.pfcp.len(), active.waiting()), (1, 1), "the CTA replica does not hold the second");
-    active.alone(&mut out);
+    active.continue_without_replica(&mut out);
     assert_eq!((out.pfcp.len(), active.is_replicated()), (2, false));
     assert!(active.handle(later + SECOND, Input::Tick, &mut out).is_none());
     assert_eq!(out.pfcp.len(), 3, "and from then on at once");
@@ -332,8 +336,8 @@ fn time_for_ues_continues_by_the_former_ctas_clock() {
         cta_replica.take(record.octets()).expect("it follows");
         cta_replica.timed(here);
         active.acknowledged(1, &mut Outbox::default());
-        active.sent();
-        let left = active.left().expect("the association was asked for");
+        active.mark_outputs_sent();
+        let left = active.sent_report().expect("the association was asked for");
         cta_replica.take(left.octets()).expect("it follows");
         cta_replica.timed(here + SECOND / 4);
         let (mut active, first) = cta_replica.take_over();
@@ -362,26 +366,26 @@ fn an_ngap_message_has_one_mark_in_the_primary_and_its_replica() {
         &mut out,
     );
     active.handle(NOW, Input::Ngap(association, 0, &UNREADABLE), &mut out);
-    let alone = active.take_marks();
+    let alone = active.take_sent_message_numbers();
     assert_eq!((alone.len(), out.ngap.len()), (1, 1));
     let snapshot = active.snapshot().expect("it has no CTA replica");
     let mut cta_replica = cta_replica_of(snapshot.octets()).expect("it follows");
-    active.wait();
+    active.begin_holding();
     out = Outbox::default();
     for _ in 0..3 {
         let record = active.handle(NOW, Input::Ngap(association, 0, &UNREADABLE), &mut out);
         cta_replica.take(record.expect("it goes to the CTA replica").octets()).expect("it follows");
     }
-    assert_eq!((out.ngap.len(), active.take_marks()), (0, vec![]), "they wait");
+    assert_eq!((out.ngap.len(), active.take_sent_message_numbers()), (0, vec![]), "they wait");
     active.acknowledged(cta_replica.held() - 1, &mut out);
-    let left = active.take_marks();
+    let left = active.take_sent_message_numbers();
     assert_eq!((out.ngap.len(), left.len()), (2, 2));
     let (mut active, first) = cta_replica.take_over();
-    let doubtful = active.take_marks();
+    let doubtful = active.take_sent_message_numbers();
     assert_eq!((first.ngap.len(), &doubtful[..2]), (3, &left[..]));
     assert!(alone.iter().chain(&doubtful).is_sorted_by(|a, b| a < b), "they grow through a takeover");
     active.handle(NOW, Input::Ngap(association, 0, &UNREADABLE), &mut out);
-    assert!(active.take_marks()[0] > doubtful[2]);
+    assert!(active.take_sent_message_numbers()[0] > doubtful[2]);
 }
 
 #[test]
@@ -402,10 +406,10 @@ fn a_cta_replica_knows_which_messages_of_an_association_it_has() {
         cta_replica.received().get(&association).copied()
     };
     assert_eq!(take(&mut active, Input::Tick), None);
-    active.received(association, 7);
+    active.set_next_message(association, 7);
     assert_eq!(take(&mut active, Input::Ngap(association, 0, &UNREADABLE)), Some(7));
     assert_eq!(take(&mut active, Input::Tick), Some(7));
-    active.received(association, 9);
+    active.set_next_message(association, 9);
     assert_eq!(take(&mut active, Input::Ngap(association, 0, &UNREADABLE)), Some(9));
     assert_eq!(take(&mut active, Input::AssociationDown(association)), None);
 }

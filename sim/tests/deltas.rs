@@ -4,7 +4,7 @@ use crate::common::day::of;
 use crate::common::stage::session;
 use crate::common::*;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::UeCommand;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_sim::{
     ChaosRun, CpfLoss, Deployment, FaultProfile, Sim, UeIndex, heal_and_verify, registered as is_registered,
@@ -14,14 +14,14 @@ use whimbrel_sim::{
 fn scene() -> (Sim, UeIndex) {
     let stage = of(Sim::builder(1).cpfs(3, 2).build(), 1);
     let (mut net, ue) = (stage.net, stage.ues[0]);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     (net, ue)
 }
 
 /// The primary dies, and then the replica that took over: the UE is not affected.
 fn outlives_two(mut net: Sim, ue: UeIndex) {
-    for next in [Command::ServiceRequest, Command::PeriodicRegistration] {
+    for next in [UeCommand::ServiceRequest, UeCommand::PeriodicRegistration] {
         net.lose_cpf_at(net.links_taken() + 1, CpfLoss::BeforeInput);
         net.command(ue, next);
         net.settle(SECOND * 3);
@@ -75,7 +75,7 @@ fn a_replica_without_the_base_of_a_delta_fetches_the_whole_state() {
 fn what_a_link_lost_of_a_ue_that_rests_is_sent_on_the_next() {
     let stage = of(Sim::builder(1).cpfs(2, 1).build(), 1);
     let (mut net, ue) = (stage.net, stage.ues[0]);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     go_idle(&mut net, ue);
     let serves = net.contexts().next().and_then(|p| net.cta().served_by(p.id)).expect("a CPF");
@@ -90,7 +90,7 @@ fn what_a_link_lost_of_a_ue_that_rests_is_sent_on_the_next() {
     assert_eq!((net.backed(), net.cta().replication_counters().lagging), (1, 0));
     net.lose_cpf(serves);
     net.settle(SECOND);
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
     assert_eq!((net.cta().replication_counters().lost, net.cta().replication_counters().taken_over), (0, 1));
     assert!(is_registered(&net, ue));

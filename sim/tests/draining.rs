@@ -3,7 +3,7 @@
 use crate::common::day::{live, of, stage};
 use crate::common::stage::session;
 use crate::common::*;
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::UeCommand;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_sim::Sim;
 
@@ -11,7 +11,7 @@ use whimbrel_sim::Sim;
 fn a_drained_cpf_leaves_after_other_cpfs_have_taken_its_ues() {
     let mut stage = stage(1, 12);
     for &ue in &stage.ues {
-        stage.net.command(ue, Command::Register);
+        stage.net.command(ue, UeCommand::Register);
     }
     stage.net.settle(SECOND);
     for leaves in [CpfId(1), CpfId(2)] {
@@ -43,7 +43,7 @@ fn a_drained_cpf_leaves_after_other_cpfs_have_taken_its_ues() {
 fn ues_without_replicas_survive_the_drain_of_their_cpf() {
     let mut stage = of(Sim::builder(1).cpfs(2, 0).build(), 6);
     for &ue in &stage.ues {
-        stage.net.command(ue, Command::Register);
+        stage.net.command(ue, UeCommand::Register);
     }
     stage.net.settle(SECOND);
     stage.net.drain_cpf(CpfId(1));
@@ -62,7 +62,7 @@ fn ues_without_replicas_survive_the_drain_of_their_cpf() {
 fn a_ue_of_a_drained_cpf_moves_to_the_replica_that_has_its_state() {
     let mut stage = of(Sim::builder(1).cpfs(3, 2).build(), 1);
     let ue = stage.ues[0];
-    stage.net.command(ue, Command::Register);
+    stage.net.command(ue, UeCommand::Register);
     stage.net.settle(SECOND);
     let context = stage.net.contexts().next().expect("it is registered").id;
     let serves = stage.net.cta().served_by(context).expect("a CPF serves it");
@@ -82,7 +82,7 @@ fn a_ue_of_a_drained_cpf_moves_to_the_replica_that_has_its_state() {
 fn the_last_cpf_is_not_drained() {
     let mut stage = of(Sim::builder(1).cpfs(1, 0).build(), 1);
     let ue = stage.ues[0];
-    stage.net.command(ue, Command::Register);
+    stage.net.command(ue, UeCommand::Register);
     stage.net.settle(SECOND);
     stage.net.drain_cpf(CpfId(1));
     stage.net.advance(SECOND * 5);

@@ -6,7 +6,7 @@ use whimbrel_control::config::{Config, Emergency};
 use whimbrel_control::udm::{Ambr, Arp};
 use whimbrel_ids::{FiveQi, SNssai};
 use whimbrel_nas::ie::MmCause;
-use whimbrel_ran::ue::{Command, Event, MmState, Reason, SessionRequest};
+use whimbrel_ran::ue::{Event, MmState, Reason, SessionRequest, UeCommand};
 use whimbrel_sim::{Sim, UeIndex, default_config, ue_config};
 
 /// Emergency services over `ims`, also for UEs that cannot be authenticated, or not.
@@ -36,16 +36,16 @@ fn dnns(net: &Sim) -> Vec<String> {
     sessions.map(|s| s.dnn.as_str().to_owned()).collect()
 }
 
-fn internet() -> Command {
+fn internet() -> UeCommand {
     let pdu_session_type = whimbrel_nas::ie::PduSessionType::Ipv4;
-    Command::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
+    UeCommand::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
 }
 
 #[test] // TS 24.501 §5.5.1.2.4 emergency; TS 23.501 §5.16.4.1, §5.16.4.3; TS 23.502 §4.3.2.2.1 emergency: a subscriber registers for an emergency and has its session
 fn a_subscriber_in_an_emergency() {
     let (mut net, ue) = with(1, config(false));
-    net.command(ue, Command::RegisterForEmergency);
-    net.command(ue, Command::EstablishEmergencySession);
+    net.command(ue, UeCommand::RegisterForEmergency);
+    net.command(ue, UeCommand::EstablishEmergencySession);
     net.settle(SECOND);
     assert_eq!(net.ue_ref(ue).state(), MmState::Registered);
     assert_eq!(dnns(&net), ["ims"], "the operator's data network, whatever the UE subscribes to");
@@ -58,7 +58,7 @@ fn a_subscriber_in_an_emergency() {
 #[test] // TS 23.501 §5.16.4.9: nothing else is served
 fn a_ue_that_is_here_for_an_emergency_gets_no_other_session() {
     let (mut net, ue) = with(2, config(false));
-    net.command(ue, Command::RegisterForEmergency);
+    net.command(ue, UeCommand::RegisterForEmergency);
     net.command(ue, internet());
     net.settle(SECOND);
     assert!(dnns(&net).is_empty());
@@ -71,8 +71,8 @@ fn a_barred_subscriber_in_an_emergency() {
     let supi = net.ue_ref(ue).config().supi;
     net.home().barred.push(supi);
     net.ue_mut(ue).faults_mut().no_usim = true;
-    net.command(ue, Command::RegisterForEmergency);
-    net.command(ue, Command::EstablishEmergencySession);
+    net.command(ue, UeCommand::RegisterForEmergency);
+    net.command(ue, UeCommand::EstablishEmergencySession);
     net.settle(SECOND);
     assert_eq!((net.ue_ref(ue).state(), dnns(&net)), (MmState::Registered, vec!["ims".to_owned()]));
 }
@@ -81,8 +81,8 @@ fn a_barred_subscriber_in_an_emergency() {
 fn a_ue_without_usim() {
     let (mut net, ue) = with(4, config(true));
     net.ue_mut(ue).faults_mut().no_usim = true;
-    net.command(ue, Command::RegisterForEmergency);
-    net.command(ue, Command::EstablishEmergencySession);
+    net.command(ue, UeCommand::RegisterForEmergency);
+    net.command(ue, UeCommand::EstablishEmergencySession);
     net.settle(SECOND);
     assert_eq!((net.ue_ref(ue).state(), dnns(&net)), (MmState::Registered, vec!["ims".to_owned()]));
     let context = net.cta().contexts().next().expect("it is here");
@@ -96,7 +96,7 @@ fn a_ue_without_usim() {
 fn a_ue_without_usim_is_refused_by_default() {
     let (mut net, ue) = with(5, config(false));
     net.ue_mut(ue).faults_mut().no_usim = true;
-    net.command(ue, Command::RegisterForEmergency);
+    net.command(ue, UeCommand::RegisterForEmergency);
     net.settle(SECOND);
     assert_ne!(net.ue_ref(ue).state(), MmState::Registered);
     assert_eq!(first_refusal(&net), Some(Refusal::Emergency));
@@ -106,7 +106,7 @@ fn a_ue_without_usim_is_refused_by_default() {
 #[test] // TS 24.501 §5.5.1.2.6, TS 24.501 §5.5.1.2.5 #5: there is no emergency service here
 fn no_emergency_service() {
     let (mut net, ue) = with(6, default_config());
-    net.command(ue, Command::RegisterForEmergency);
+    net.command(ue, UeCommand::RegisterForEmergency);
     net.settle(SECOND);
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::PeiNotAccepted)));
     assert_eq!(first_refusal(&net), Some(Refusal::Emergency));
@@ -115,15 +115,15 @@ fn no_emergency_service() {
 #[test] // TS 23.501 §5.16.4.3, TS 24.501 §6.4.1.2: a UE that is registered as ever adds an emergency session
 fn an_emergency_session_beside_others() {
     let (mut net, ue) = with(7, config(false));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.command(ue, internet());
-    net.command(ue, Command::EstablishEmergencySession);
+    net.command(ue, UeCommand::EstablishEmergencySession);
     net.settle(SECOND);
     let mut found = dnns(&net);
     found.sort();
     assert_eq!(found, ["ims", "internet"]);
     assert!(net.cta().contexts().all(|p| !p.amf.emergency));
-    net.command(ue, Command::EstablishEmergencySession);
+    net.command(ue, UeCommand::EstablishEmergencySession);
     net.settle(SECOND);
     assert_eq!(dnns(&net).len(), 2, "a UE has one emergency session");
 }
@@ -140,15 +140,15 @@ fn an_emergency_passes_all_restrictions() {
             service_area: Some(ServiceArea::NotAllowed(vec![here])),
         };
         net.home().subscribe(whimbrel_control::udm::Subscription { restrictions, ..subscription() });
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND);
         assert_ne!(net.ue_ref(ue).state(), MmState::Registered, "as ever it is not served here");
-        net.command(ue, Command::RegisterForEmergency);
-        net.command(ue, Command::EstablishEmergencySession);
+        net.command(ue, UeCommand::RegisterForEmergency);
+        net.command(ue, UeCommand::EstablishEmergencySession);
         net.settle(SECOND);
         assert_eq!((net.ue_ref(ue).state(), dnns(&net)), (MmState::Registered, vec!["ims".to_owned()]));
         go_idle(&mut net, ue);
-        net.command(ue, Command::ServiceRequest);
+        net.command(ue, UeCommand::ServiceRequest);
         net.settle(SECOND);
         assert!(net.ue_ref(ue).is_connected(), "its emergency session goes on");
         no_violations(&net);
@@ -159,7 +159,7 @@ fn an_emergency_passes_all_restrictions() {
 fn after_the_emergency() {
     let (mut net, ue) = with(8, config(true));
     net.ue_mut(ue).faults_mut().no_usim = true;
-    net.command(ue, Command::RegisterForEmergency);
+    net.command(ue, UeCommand::RegisterForEmergency);
     net.settle(SECOND);
     go_idle(&mut net, ue);
     assert_eq!(net.cta().occupancy(), (0, 0));
@@ -170,7 +170,7 @@ fn an_emergency_passes_congestion() {
     let mut config = config(false);
     config.amf.access.congestion.general = true;
     let (mut net, ue) = with(9, config);
-    net.command(ue, Command::RegisterForEmergency);
+    net.command(ue, UeCommand::RegisterForEmergency);
     net.settle(SECOND);
     assert_eq!(net.ue_ref(ue).state(), MmState::Registered);
 }
@@ -179,10 +179,10 @@ fn an_emergency_passes_congestion() {
 fn from_emergency_to_normal() {
     let (mut net, ue) = with(10, config(true));
     net.ue_mut(ue).faults_mut().no_usim = true;
-    net.command(ue, Command::RegisterForEmergency);
+    net.command(ue, UeCommand::RegisterForEmergency);
     net.settle(SECOND);
     net.ue_mut(ue).faults_mut().no_usim = false;
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND * 20);
     let context = net.cta().contexts().find(|p| p.amf.registered && !p.amf.emergency);
     let security = context.and_then(|p| p.amf.security.current.as_ref()).expect("registered as ever");

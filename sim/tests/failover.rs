@@ -8,8 +8,8 @@ use crate::common::stage::session;
 use crate::common::*;
 use whimbrel_control::{Batch, Checkpoint, Envelope, Payload, UeContext, UeId};
 use whimbrel_ids::{Instant, Tmsi};
-use whimbrel_ran::ue::Command;
-use whimbrel_resilience::link::{CpfCommand, CpfReport, PeerMessage, State};
+use whimbrel_ran::ue::UeCommand;
+use whimbrel_resilience::link::{CpfCommand, CpfReport, PeerMessage, UeCheckpoint};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{CodeVersion, CpfOutbox, ProtocolViolation, ReplicatedCpf};
 use whimbrel_sim::{
@@ -85,7 +85,7 @@ fn a_state_that_contradicts_its_envelope_is_not_stored() {
     for (ue, clock) in [(ue, 7), (other, 4)] {
         member.peer(
             CpfId(2),
-            PeerMessage::State(State { ue, term: 1, clock, state: at_four.clone() }),
+            PeerMessage::State(UeCheckpoint { ue, term: 1, clock, state: at_four.clone() }),
             &mut out,
         );
     }
@@ -97,7 +97,11 @@ fn a_state_that_contradicts_its_envelope_is_not_stored() {
         std::iter::zip(out.up.drain(..), [ue, other, ue]).all(|(up, of)| replicated(of)(&up)),
         "it reports each"
     );
-    member.peer(CpfId(2), PeerMessage::State(State { ue, term: 1, clock: 4, state: at_four }), &mut out);
+    member.peer(
+        CpfId(2),
+        PeerMessage::State(UeCheckpoint { ue, term: 1, clock: 4, state: at_four }),
+        &mut out,
+    );
     assert!(matches!(out.up[..], [CpfReport::CheckpointHeld { ue: of, term: 1, clock: 4 }] if of == ue));
     assert_eq!((member.refused(), member.backed()), (3, 1));
 }
@@ -122,7 +126,7 @@ fn tick(ue: UeId, clock: u64) -> Envelope {
 fn state(ue: UeId, term: u32, clock: u64) -> PeerMessage {
     let mut at = UeContext::new(ue);
     at.clock = clock;
-    PeerMessage::State(State { ue, term, clock, state: Checkpoint::of(&at).expect("it rests") })
+    PeerMessage::State(UeCheckpoint { ue, term, clock, state: Checkpoint::of(&at).expect("it rests") })
 }
 
 #[test] // a UE comes back whose state was to be forgotten: its new state comes from another member, and may be there before that word
@@ -181,7 +185,7 @@ fn says(ue: UeId, term: u32, clock: u64, batch: Batch) -> CpfReport {
 fn a_faulty_cpf_is_not_believed() {
     let mut stage = of(Sim::builder(1).cpfs(3, 1).build(), 1);
     let ue = stage.ues[0];
-    stage.net.command(ue, Command::Register);
+    stage.net.command(ue, UeCommand::Register);
     stage.net.settle(SECOND);
     let context = stage.net.contexts().next().expect("it is registered").id;
     let (serves, backs) =
@@ -240,7 +244,7 @@ fn a_faulty_cpf_is_not_believed() {
 fn an_answer_that_uses_a_count_again_does_not_leave() {
     let mut stage = of(Sim::builder(1).cpfs(3, 1).build(), 1);
     let ue = stage.ues[0];
-    stage.net.command(ue, Command::Register);
+    stage.net.command(ue, UeCommand::Register);
     stage.net.settle(SECOND);
     let context = stage.net.contexts().next().expect("it is registered").id;
     let serves = stage.net.cta().served_by(context).expect("a CPF serves it");
@@ -255,7 +259,7 @@ fn an_answer_that_uses_a_count_again_does_not_leave() {
     assert_eq!(stage.net.events.cpf_violations, [(serves, ProtocolViolation::NasCountReuse)]);
     assert_eq!(stage.net.cta().replication_counters().nas_count_reuse, 1);
     assert!(stage.net.contexts().all(|p| p.id != context), "its keys are not used any more");
-    stage.net.command(ue, Command::Register);
+    stage.net.command(ue, UeCommand::Register);
     stage.net.settle(SECOND * 3);
     assert!(registered(&stage.net, ue), "under new ones");
     no_violations(&stage.net);
@@ -265,7 +269,7 @@ fn an_answer_that_uses_a_count_again_does_not_leave() {
 fn taken_over_from_spoilt_states(spoilt: &[usize]) -> Stage {
     let mut stage = of(Sim::builder(1).cpfs(4, 2).build(), 1);
     let ue = stage.ues[0];
-    stage.net.command(ue, Command::Register);
+    stage.net.command(ue, UeCommand::Register);
     stage.net.settle(SECOND);
     let context = stage.net.contexts().next().expect("it is registered").id;
     let backs = stage.net.cta().backed_by(context);
@@ -275,7 +279,7 @@ fn taken_over_from_spoilt_states(spoilt: &[usize]) -> Stage {
     assert_eq!(stage.net.backed(), 2, "the check has not run yet");
     go_idle(&mut stage.net, ue);
     stage.net.lose_cpf_at(stage.net.links_taken() + 1, CpfLoss::BeforeInput);
-    stage.net.command(ue, Command::ServiceRequest);
+    stage.net.command(ue, UeCommand::ServiceRequest);
     stage.net.settle(SECOND * 3);
     stage
 }
@@ -312,7 +316,7 @@ fn is_served(stage: &Stage) -> bool {
 fn taken_over_although_one_backup_has_nothing(nth: usize, wrong: fn(UeId, u64) -> CpfReport) -> Stage {
     let mut stage = of(Sim::builder(1).cpfs(4, 2).build(), 1);
     let ue = stage.ues[0];
-    stage.net.command(ue, Command::Register);
+    stage.net.command(ue, UeCommand::Register);
     stage.net.settle(SECOND);
     let context = stage.net.contexts().next().expect("it is registered").clone();
     let serves = stage.net.cta().served_by(context.id).expect("a CPF serves it");
@@ -324,7 +328,7 @@ fn taken_over_although_one_backup_has_nothing(nth: usize, wrong: fn(UeId, u64) -
     let clock = stage.net.context(context.id).expect("it is there").clock;
     stage.net.inject_from_cpf(backs, wrong(context.id, clock));
     stage.net.lose_cpf_at(stage.net.links_taken() + 1, CpfLoss::BeforeInput);
-    stage.net.command(ue, Command::ServiceRequest);
+    stage.net.command(ue, UeCommand::ServiceRequest);
     stage.net.settle(SECOND * 3);
     stage
 }
@@ -347,7 +351,7 @@ fn a_backup_that_claims_a_state_that_it_has_not_costs_a_backup_and_not_the_ue() 
 fn with_wrong_report(is_served_there: bool, (term, ahead): (u32, u64)) -> Stage {
     let mut stage = of(Sim::builder(1).cpfs(3, 1).build(), 1);
     let ue = stage.ues[0];
-    stage.net.command(ue, Command::Register);
+    stage.net.command(ue, UeCommand::Register);
     stage.net.command(ue, session());
     stage.net.settle(SECOND);
     go_idle(&mut stage.net, ue);
@@ -365,7 +369,7 @@ fn with_wrong_report(is_served_there: bool, (term, ahead): (u32, u64)) -> Stage 
     if !is_served_there {
         stage.net.lose_cpf_at(stage.net.links_taken() + 1, CpfLoss::BeforeInput);
     }
-    stage.net.command(ue, Command::ServiceRequest);
+    stage.net.command(ue, UeCommand::ServiceRequest);
     stage.net.settle(SECOND * 3);
     stage
 }
@@ -396,7 +400,7 @@ fn a_reset_whose_ues_are_lost_is_acknowledged() {
     let gnb = net.add_gnb(gnb_config(1));
     net.settle(SECOND);
     let ue = net.add_ue(gnb, ue_config(1));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     net.tap();
     net.lose_cpf_at(net.links_taken() + 1, CpfLoss::BeforeInput);
@@ -412,7 +416,7 @@ fn a_cpf_that_joins_becomes_replica_of_ues_without_one() {
     let mut net = Sim::builder(3).cpfs(1, 1).build();
     let gnb = net.add_gnb(whimbrel_sim::gnb_config(1));
     let ues: Vec<_> = (0..6).map(|n| net.add_ue(gnb, ue_config(n))).collect();
-    ues.iter().for_each(|&ue| net.command(ue, Command::Register));
+    ues.iter().for_each(|&ue| net.command(ue, UeCommand::Register));
     net.settle(SECOND * 2);
     assert_eq!((net.backed(), net.cta().without_backup()), (0, 6), "there is none, which is reported");
     for _ in 0..3 {
@@ -420,7 +424,7 @@ fn a_cpf_that_joins_becomes_replica_of_ues_without_one() {
         net.settle(SECOND * 2);
         assert_eq!((net.backed(), net.cta().without_backup()), (6, 0));
         net.lose_cpf_at(net.links_taken() + 1, CpfLoss::BeforeInput);
-        net.command(ues[0], Command::PeriodicRegistration);
+        net.command(ues[0], UeCommand::PeriodicRegistration);
         net.settle(SECOND * 2);
     }
     let replicated = net.cta().replication_counters();
@@ -433,7 +437,7 @@ fn at_something(cpfs: u16, replicas: usize) -> (Stage, UeId) {
     let net = Sim::builder(5).cpfs(cpfs, replicas).build();
     let mut stage = of(net, 1);
     let ue = stage.ues[0];
-    stage.net.command(ue, Command::Register);
+    stage.net.command(ue, UeCommand::Register);
     stage.net.settle(SECOND);
     stage.net.set_upf(UpfState::Silent);
     stage.net.command(ue, session());

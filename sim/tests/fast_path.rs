@@ -11,12 +11,12 @@ use crate::common::*;
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_pfcp::{Frame, Message};
 use whimbrel_ran::gnb::Via;
-use whimbrel_ran::ue::{Command, SessionRequest};
+use whimbrel_ran::ue::{SessionRequest, UeCommand};
 use whimbrel_sim::{GnbIndex, Sim, UpfState};
 use whimbrel_user::{DestinationFilter, DnIndex, FastEntry, FastPath, FastPathCounters};
 
-fn session(pdu_session_type: PduSessionType) -> Command {
-    Command::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
+fn session(pdu_session_type: PduSessionType) -> UeCommand {
+    UeCommand::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
 }
 
 #[test] // what tests and measurements of the UPF ask for in the SMF's name
@@ -27,7 +27,7 @@ fn the_upfs_tests_ask_for_what_the_smf_asks_for() {
         (3, PduSessionType::Ipv4v6, true, true),
     ] {
         let (mut net, ue) = one_ue(n);
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND);
         net.set_upf(UpfState::ByHand);
         net.command(ue, session(kind));
@@ -106,7 +106,7 @@ fn a_session_of_the_smf_is_plain_and_lent_wherever_its_ue_goes() {
         suspects: [const { AtomicU64::new(0) }; DestinationFilter::WORDS],
     };
     net.upf().u.only().expect("one pipeline").attach_fast_path(Box::new(memory));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     net.command(ue, session(PduSessionType::Ipv4));
     net.settle(SECOND);
@@ -117,7 +117,7 @@ fn a_session_of_the_smf_is_plain_and_lent_wherever_its_ue_goes() {
 
     go_idle(&mut net, ue);
     assert_eq!(plain_and_lent(&mut net), (1, 0), "its packets would wait");
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
     assert_eq!(plain_and_lent(&mut net), (1, 1));
     net.check_path(ue, psi);

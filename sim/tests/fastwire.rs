@@ -9,7 +9,7 @@ use whimbrel_ngap::ie::{Cause, CauseProtocol};
 use whimbrel_ngap::msg::{ErrorIndication, UplinkNasTransport};
 use whimbrel_ngap::{Message, TransferSyntax};
 use whimbrel_ran::gnb::Via;
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::UeCommand;
 use whimbrel_sim::{GnbIndex, Sim, UeIndex, ue_config};
 
 const FAST: GnbIndex = GnbIndex(0);
@@ -21,7 +21,7 @@ fn scene(mut net: Sim) -> (Sim, UeIndex) {
     net.add_gnb(gnb_config(1));
     net.settle(SECOND);
     let ue = net.add_ue(FAST, ue_config(1));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.command(ue, session());
     net.settle(SECOND);
     assert!(registered(&net, ue));
@@ -80,7 +80,7 @@ fn an_undecodable_message_gets_error_indication_and_affects_no_other_ue() {
     assert!(errors(&reported).iter().all(|m| m.cause == syntax), "{reported:?}");
     assert_eq!(errors(&reported).len(), 3);
     assert!(registered(&net, ue));
-    net.command(ue, Command::Deregister { switch_off: false });
+    net.command(ue, UeCommand::Deregister { switch_off: false });
     net.settle(SECOND);
     assert_eq!(net.contexts().count(), 0);
 }

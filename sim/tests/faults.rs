@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use crate::common::*;
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::{Command as CoreCommand, Event as CoreEvent};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::Message;
-use whimbrel_ran::ue::{Command, SessionRequest};
+use whimbrel_ran::ue::{SessionRequest, UeCommand};
 use whimbrel_sim::{GnbIndex, Rng, Sim, UeIndex, ue_config};
 
 /// Registered UEs with a session each.
@@ -17,11 +17,11 @@ fn ues(seed: u64, n: u32) -> Sim {
     net.settle(SECOND / 10);
     for i in 0..n {
         let ue = net.add_ue(gnb, ue_config(i));
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND);
         net.command(
             ue,
-            Command::EstablishSession(SessionRequest {
+            UeCommand::EstablishSession(SessionRequest {
                 dnn: None,
                 s_nssai: None,
                 pdu_session_type: PduSessionType::Ipv4,
@@ -40,8 +40,8 @@ fn a_panic_discards_one_ue() {
     net.tap();
     net.order(hit, CoreCommand::Panic);
     assert!(net.cta().cpf().is_some_and(|c| c.is_clean()));
-    let reported =
-        core_events(&net).any(|e| matches!(e, CoreEvent::Deregistered { why: Deregistered::Fault, .. }));
+    let reported = core_events(&net)
+        .any(|e| matches!(e, CoreEvent::Deregistered { why: DeregistrationReason::Fault, .. }));
     assert!(reported, "the operator learns it");
     assert!(net.tapped().iter().any(|m| matches!(m, Message::UeContextReleaseCommand(_))), "its gNB too");
     assert_eq!(net.cta().contexts().count(), 2);
@@ -49,8 +49,8 @@ fn a_panic_discards_one_ue() {
     net.settle(SECOND);
     assert_eq!(net.upf_sessions(), 2, "and the UPF");
     // The others did not notice, and the one that was hit comes back.
-    net.command(UeIndex(0), Command::ServiceRequest);
-    net.command(UeIndex(1), Command::Register);
+    net.command(UeIndex(0), UeCommand::ServiceRequest);
+    net.command(UeIndex(1), UeCommand::Register);
     net.settle(Duration::from_secs(60));
     for i in 0..3 {
         assert!(registered(&net, UeIndex(i)), "UE {i}");
@@ -63,7 +63,7 @@ fn malformed_messages_affect_no_other_ue() {
         let mut net = ues(seed, 3);
         let mut rng = Rng::new(seed);
         net.tap();
-        net.command(UeIndex(2), Command::Deregister { switch_off: false });
+        net.command(UeIndex(2), UeCommand::Deregister { switch_off: false });
         let victim = net.cta().contexts().nth(2).expect("three").id;
         let look = |net: &Sim| -> Vec<String> {
             net.cta()
@@ -107,7 +107,7 @@ fn a_flood_of_first_messages_is_bounded() {
     let ues: Vec<_> = (0..20).map(|i| net.add_ue(gnb, ue_config(i))).collect();
     for &ue in &ues {
         net.ue_mut(ue).faults_mut().ignore.push((whimbrel_nas::mm::MessageType::AuthenticationRequest, 1));
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
     }
     net.settle(SECOND);
     assert_eq!(net.cta().occupancy(), (8, 8));

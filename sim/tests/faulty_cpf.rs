@@ -10,8 +10,8 @@ use whimbrel_control::{
     UeContext, UeId, UpfId,
 };
 use whimbrel_ids::{AmfUeNgapId, Instant, RanUeNgapId, Tmsi};
-use whimbrel_ran::ue::Command;
-use whimbrel_resilience::link::{CpfReport, PeerMessage, State};
+use whimbrel_ran::ue::UeCommand;
+use whimbrel_resilience::link::{CpfReport, PeerMessage, UeCheckpoint};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_sim::{Rng, Sim, ue_config};
 
@@ -102,7 +102,7 @@ fn state(rng: &mut Rng, ue: UeId, at: u64) -> PeerMessage {
     let mut of = UeContext::new(ue);
     of.clock = number(rng, at + 1);
     let (term, clock) = (number(rng, 1) as u32, of.clock);
-    PeerMessage::State(State { ue, term, clock, state: Checkpoint::of(&of).expect("it rests") })
+    PeerMessage::State(UeCheckpoint { ue, term, clock, state: Checkpoint::of(&of).expect("it rests") })
 }
 
 #[test] // also during a procedure of its UE, when its report is the next expected message
@@ -115,11 +115,11 @@ fn no_process_panics_whatever_a_faulty_cpf_sends() {
         let ue = stage.ues[0];
         let net = &mut stage.net;
         net.has_faulty_cpfs();
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.command(ue, session());
         net.settle(SECOND);
         for _ in 0..4 {
-            let doing = [Command::ServiceRequest, Command::Register, Command::Register, session()];
+            let doing = [UeCommand::ServiceRequest, UeCommand::Register, UeCommand::Register, session()];
             net.command(ue, doing[rng.draw() as usize % doing.len()].clone());
             for _ in 0..60 {
                 net.advance(Duration::from_micros(rng.draw() % 200));
@@ -141,7 +141,7 @@ fn no_process_panics_whatever_a_faulty_cpf_sends() {
         (ran, fenced) = (ran + counts.diverged + counts.poisoned, fenced + counts.fenced);
         // Other UEs are served.
         let other = net.add_ue(stage.gnbs[0], ue_config(9));
-        net.command(other, Command::Register);
+        net.command(other, UeCommand::Register);
         net.advance(SECOND * 30);
         assert!(registered(net, other), "seed {seed}");
     }

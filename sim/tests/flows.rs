@@ -6,7 +6,7 @@ use whimbrel_control::udm::{Ambr, Arp};
 use whimbrel_ids::{FiveQi, Qfi};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::PduSessionResourceSetupRequestTransfer;
-use whimbrel_ran::ue::{Command, SessionRequest};
+use whimbrel_ran::ue::{SessionRequest, UeCommand};
 use whimbrel_sim::{Sim, UeIndex};
 
 fn qfi(n: u8) -> Qfi {
@@ -35,12 +35,12 @@ fn with_flows(seed: u64, flows: Vec<FlowPolicy>) -> (Sim, UeIndex) {
     let gnb = net.add_gnb(gnb_config(1));
     let ue = net.add_ue(gnb, whimbrel_sim::ue_config(1));
     net.settle(SECOND / 10);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     net.tap();
     let dnn = Some("internet".parse().expect("a DNN"));
     let request = SessionRequest { dnn, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 };
-    net.command(ue, Command::EstablishSession(request));
+    net.command(ue, UeCommand::EstablishSession(request));
     net.settle(SECOND);
     (net, ue)
 }
@@ -109,13 +109,13 @@ fn the_ue_ambr_is_the_sum_of_the_sessions() {
     let each = Ambr { ul_kbps: 1000, dl_kbps: 2000 };
     subscription.slices[0].dnns.iter_mut().for_each(|d| d.session_ambr = each);
     net.home().subscribe(subscription);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     net.tap();
     for dnn in ["internet", "ims"] {
         let dnn = Some(dnn.parse().expect("a DNN"));
         let request = SessionRequest { dnn, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 };
-        net.command(ue, Command::EstablishSession(request));
+        net.command(ue, UeCommand::EstablishSession(request));
         net.settle(SECOND);
     }
     let reported: Vec<_> = net

@@ -12,7 +12,7 @@ use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{CauseMisc, CauseProtocol, GlobalRanNodeId, ResetAll, ResetType, TimeToWait};
 use whimbrel_ngap::msg::{NgReset, RanConfigurationUpdate};
 use whimbrel_ran::gnb::Event as GnbEvent;
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::UeCommand;
 use whimbrel_sim::{CtaLoss, GnbIndex, Sim, UeIndex, default_config, ue_config};
 
 const HOLDER: GnbIndex = GnbIndex(0);
@@ -31,7 +31,7 @@ fn holder_at(net: &mut Sim, addresses: &[u8]) {
     net.settle(SECOND);
     for n in 0..2 {
         let ue = net.add_ue(HOLDER, ue_config(n));
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND);
     }
     assert_eq!(connected(net), 2);
@@ -230,7 +230,7 @@ fn a_probe_outlasts_a_takeover() {
             assert!(net.gnb_ref(HOLDER).is_up());
             assert!(!has(&net, |e| matches!(e, RanEvent::SameIdentity { .. })));
             // Their connections were released for want of use meanwhile; they come back.
-            (0..2).for_each(|n| net.command(UeIndex(n), Command::ServiceRequest));
+            (0..2).for_each(|n| net.command(UeIndex(n), UeCommand::ServiceRequest));
             net.settle(SECOND);
             assert_eq!(connected(&net), 2);
         }

@@ -3,10 +3,10 @@
 use crate::common::amfs::*;
 use crate::common::stage::session;
 use crate::common::*;
-use whimbrel_control::amf::{Body, N14, Relation};
+use whimbrel_control::amf::{N14, N14Body, Relation};
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{Event as GnbEvent, GnbConfig, Via};
-use whimbrel_ran::ue::{Command, MmState};
+use whimbrel_ran::ue::{MmState, UeCommand};
 use whimbrel_resilience::N14Error;
 use whimbrel_sim::{GnbIndex, N14Fault, Sim, two_amf_configs, ue_config};
 
@@ -64,10 +64,10 @@ fn a_ue_that_came_is_like_any_other() {
     let mut net = scene(3);
     go(&mut net, THERE);
     go_idle(&mut net, UE);
-    net.command(UE, Command::ServiceRequest);
+    net.command(UE, UeCommand::ServiceRequest);
     net.settle(SECOND);
     served_by(&net, peer_amf(&net), at_home(&net), THERE);
-    net.command(UE, Command::Deregister { switch_off: false });
+    net.command(UE, UeCommand::Deregister { switch_off: false });
     net.settle(SECOND * 2);
     assert_eq!((net.upf_sessions(), net.peer_amf().occupancy().0), (0, 0));
     no_violations(&net);
@@ -130,7 +130,7 @@ fn the_other_core_has_another_upf() {
     net.add_gnb_of_peer_amf(GnbConfig { supported_tas: vec![area(2)], ..gnb_config(2) });
     net.add_ue(HERE, ue_config(1));
     net.settle(SECOND / 10);
-    net.command(UE, Command::Register);
+    net.command(UE, UeCommand::Register);
     net.settle(SECOND);
     net.command(UE, session());
     net.settle(SECOND);
@@ -206,15 +206,15 @@ fn a_faulty_peer_amf_is_refused_and_counted() {
     let relation = Relation { source: ue, token: [7; 16] };
     let sent = |body| N14 { relation, body }.to_flat();
     // Of a handover that it has no part in.
-    for body in [Body::HandoverComplete, Body::not_created(CauseRadioNetwork::Unspecified, None)] {
+    for body in [N14Body::HandoverComplete, N14Body::not_created(CauseRadioNetwork::Unspecified, None)] {
         net.inject_n14(sent(body).octets());
     }
-    for body in [Body::ReleaseUeContext, Body::RanStatus(vec![1, 2, 3])] {
+    for body in [N14Body::ReleaseUeContext, N14Body::RanStatus(vec![1, 2, 3])] {
         net.inject_n14(sent(body).octets());
     }
     assert_eq!(net.not_taken(), [N14Error::Unknown; 2]);
     // No message at all, and a changed one.
-    let mut changed = sent(Body::HandoverComplete).octets().to_vec();
+    let mut changed = sent(N14Body::HandoverComplete).octets().to_vec();
     changed[5] ^= 1;
     for octets in [b"GET / HTTP/1.1".as_slice(), &changed] {
         net.inject_n14(octets);

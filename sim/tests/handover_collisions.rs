@@ -12,7 +12,7 @@ use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_ngap::msg::HandoverCancel;
 use whimbrel_ran::gnb::Via;
-use whimbrel_ran::ue::{Command, MmState, SessionRequest};
+use whimbrel_ran::ue::{MmState, SessionRequest, UeCommand};
 use whimbrel_sim::{Sim, UeIndex, UpfState, default_config, ue_config};
 
 /// How far a handover is.
@@ -64,9 +64,9 @@ fn end(net: &mut Sim, at: At) {
     net.settle(SECOND);
 }
 
-fn internet() -> Command {
+fn internet() -> UeCommand {
     let pdu_session_type = PduSessionType::Ipv4;
-    Command::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
+    UeCommand::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
 }
 
 /// The target was informed that the handover is cancelled.
@@ -94,7 +94,7 @@ fn a_deregistration_by_the_ue() {
     for at in ALL {
         for switch_off in [false, true] {
             let (mut net, ue) = handed_over(1, at);
-            net.command(ue, Command::Deregister { switch_off });
+            net.command(ue, UeCommand::Deregister { switch_off });
             net.settle(SECOND / 5);
             net.set_upf(UpfState::Answering);
             net.settle(SECOND * 30);
@@ -125,7 +125,7 @@ fn a_deregistration_by_the_network() {
 fn a_mobility_registration() {
     for at in ALL {
         let (mut net, ue) = handed_over(3, at);
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND / 5);
         end(&mut net, at);
         net.settle(SECOND * 20);
@@ -138,7 +138,7 @@ fn a_mobility_registration() {
 fn a_service_request() {
     for at in ALL {
         let (mut net, ue) = handed_over(4, at);
-        net.command(ue, Command::ServiceRequest);
+        net.command(ue, UeCommand::ServiceRequest);
         net.settle(SECOND / 5);
         end(&mut net, at);
         net.settle(SECOND * 20);
@@ -196,14 +196,14 @@ fn a_rekeying_waits_for_the_handover() {
         net.add_gnb(gnb_config(1));
         net.add_gnb(gnb_config(2));
         let ue = net.add_ue(SOURCE, ue_config(1));
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.command(ue, internet());
         net.settle(SECOND);
         net.take_over(TARGET);
         begin(&mut net, ue, at);
         net.tap();
-        net.command(ue, Command::Register);
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND);
         assert_eq!(proposed(&mut net), 0, "no new keys yet: {at:?}");
         end(&mut net, at);
@@ -220,15 +220,15 @@ fn a_handover_during_the_security_mode() {
     net.add_gnb(gnb_config(1));
     net.add_gnb(gnb_config(2));
     let ue = net.add_ue(SOURCE, ue_config(1));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.command(ue, internet());
     net.settle(SECOND);
     net.take_over(TARGET);
-    net.command(ue, Command::Register); // the next one has to prove its key
+    net.command(ue, UeCommand::Register); // the next one has to prove its key
     net.settle(SECOND);
     net.tap();
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::SecurityModeCommand, 1));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert_eq!(proposed(&mut net), 1, "the command is on its way");
     begin(&mut net, ue, At::Preparing);
@@ -267,7 +267,7 @@ fn the_source_asks_for_the_release() {
         net.settle(SECOND / 5);
         end(&mut net, at);
         net.settle(SECOND * 30);
-        net.command(ue, Command::ServiceRequest);
+        net.command(ue, UeCommand::ServiceRequest);
         net.settle(SECOND * 30);
         assert!(registered(&net, ue) && context(&net).amf.mobility.target.is_none(), "{at:?}");
         net.check_invariants();

@@ -25,7 +25,7 @@ use whimbrel_pfcp::msg::SessionModificationResponse;
 use whimbrel_pfcp::{Frame, Message as Pfcp};
 use whimbrel_ran::UeId;
 use whimbrel_ran::gnb::{self, Event as GnbEvent, Via};
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::UeCommand;
 use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, UpfState, default_config, ue_config};
 
 /// A UE with one session that asks for a second one. Both gNBs are driven by hand, and the source was asked for it.
@@ -254,7 +254,7 @@ fn path_switch_before_the_source_has_answered() {
 fn path_switch_before_the_source_has_the_context() {
     let (mut net, ue) = two_gnbs(8, 2);
     go_idle(&mut net, ue);
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     hold(&mut net, |p| p.amf.connection.as_ref().is_some_and(|c| c.context_pending));
     let heard = net.take_ngap(SOURCE);
     let [Message::InitialContextSetupRequest(asked)] = heard.as_slice() else { panic!("{heard:?}") };
@@ -277,7 +277,7 @@ fn path_switch_before_the_source_has_set_up_what_a_service_request_asked_for() {
     let (mut net, ue) = two_gnbs(17, 2);
     net.gnb_input(SOURCE, gnb::Input::LetSessionGo(UeId(0), psi(2)));
     net.settle(SECOND / 10);
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     hold(&mut net, |p| !p.is_idle());
     let heard = net.take_ngap(SOURCE);
     assert!(matches!(heard.as_slice(), [Message::PduSessionResourceSetupRequest(_)]), "{heard:?}");
@@ -438,7 +438,7 @@ fn path_switch_before_the_ue_is_known_to_be_where_it_came_from() {
         assert_eq!(psis(&m.pdu_session_resource_switched_list), [1]);
         assert_eq!((an(&net, 1), downlink(&mut net, 1).0), (at_target(2), at_target(2)));
         assert!(matches!(net.take_ngap(SOURCE).as_slice(), [Message::UeContextReleaseCommand(_)]), "{upf:?}");
-        assert!(context(&net).amf.mobility.source.is_none());
+        assert!(context(&net).amf.mobility.forwarding_source.is_none());
         over(&mut net);
     }
 }
@@ -538,7 +538,7 @@ fn right_behind_a_session(mut net: Sim, via: Via) -> Vec<Refusal> {
     let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
     net.settle(SECOND);
     let ues: Vec<UeIndex> = (1..=10).map(|n| net.add_ue(gnbs[0], ue_config(n))).collect();
-    ues.iter().for_each(|&ue| net.command(ue, Command::Register));
+    ues.iter().for_each(|&ue| net.command(ue, UeCommand::Register));
     net.settle(SECOND);
     ues.iter().for_each(|&ue| net.command(ue, session()));
     let mut there = ues.clone();
@@ -580,7 +580,7 @@ fn right_behind_a_handover(mut net: Sim) -> Vec<Refusal> {
     let gnbs = [1, 2, 3].map(|n| net.add_gnb(gnb_config(n)));
     net.settle(SECOND);
     let ues: Vec<UeIndex> = (1..=10).map(|n| net.add_ue(gnbs[0], ue_config(n))).collect();
-    for command in [Command::Register, session()] {
+    for command in [UeCommand::Register, session()] {
         ues.iter().for_each(|&ue| net.command(ue, command.clone()));
         net.settle(SECOND);
     }

@@ -5,7 +5,7 @@ use crate::common::stage::session;
 use crate::common::*;
 use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_ran::gnb::Via;
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::UeCommand;
 use whimbrel_sim::{GnbIndex, Sim, UeIndex, procedures_config, ue_config};
 
 /// A connected UE with a session, whose radio has keys of a K_AMF that is not the one in use.
@@ -15,18 +15,18 @@ fn reauthenticated() -> (Sim, UeIndex, [GnbIndex; 2]) {
     let ue = net.add_ue(gnbs[0], ue_config(1));
     net.settle(SECOND / 10);
     let name = |net: &Sim| net.ue_ref(ue).security().map(|(name, _)| name);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     net.command(ue, session());
     net.settle(SECOND);
     let before = name(&net);
     (0..3).for_each(|_| {
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND);
     });
     assert!(net.ue_ref(ue).is_connected() && name(&net) != before);
     // A message on the connection that stands does not begin new keys of the radio.
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
     (net, ue, gnbs)
 }

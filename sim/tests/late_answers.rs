@@ -21,14 +21,14 @@ use whimbrel_ngap::msg::{
 use whimbrel_ngap::transfer::{
     PduSessionResourceSetupResponseTransfer, PduSessionResourceSetupUnsuccessfulTransfer,
 };
-use whimbrel_ran::ue::{Command, Event, SessionRequest};
+use whimbrel_ran::ue::{Event, SessionRequest, UeCommand};
 use whimbrel_sim::{GnbIndex, Sim, UeIndex, default_config, ue_config};
 
 const GNB: GnbIndex = GnbIndex(0);
 
-fn establish() -> Command {
+fn establish() -> UeCommand {
     let pdu_session_type = PduSessionType::Ipv4;
-    Command::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
+    UeCommand::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
 }
 
 /// So many registered UEs at one gNB, which takes so long for a message from now on.
@@ -37,7 +37,7 @@ fn loaded(seed: u64, config: Config, ues: u32, per_message: Duration) -> (Sim, V
     net.add_gnb(gnb_config(1));
     let ues: Vec<UeIndex> = (1..=ues).map(|n| net.add_ue(GNB, ue_config(n))).collect();
     net.settle(SECOND / 10);
-    ues.iter().for_each(|&ue| net.command(ue, Command::Register));
+    ues.iter().for_each(|&ue| net.command(ue, UeCommand::Register));
     net.settle(SECOND);
     assert!(ues.iter().all(|&ue| registered(&net, ue)));
     net.slow_down(GNB, per_message);
@@ -106,7 +106,7 @@ fn a_context_that_is_set_up_late_is_used() {
         net.settle(SECOND);
         go_idle(&mut net, ues[0]);
         net.slow_down(GNB, SECOND * seconds);
-        net.command(ues[0], Command::ServiceRequest);
+        net.command(ues[0], UeCommand::ServiceRequest);
         net.settle(SECOND * 30);
         assert!(net.ue_ref(ues[0]).is_connected(), "after {seconds} s");
         all_have(&mut net, 1, &format!("after {seconds} s"));
@@ -137,7 +137,7 @@ fn a_burst_of_sessions_at_a_slow_gnb_loses_none() {
     ues.iter().for_each(|&ue| net.release(ue, cause.into()));
     net.settle(SECOND);
     net.slow_down(GNB, SECOND / 50);
-    ues.iter().for_each(|&ue| net.command(ue, Command::ServiceRequest));
+    ues.iter().for_each(|&ue| net.command(ue, UeCommand::ServiceRequest));
     net.settle(SECOND * 15);
     all_have(&mut net, 500, "service requests");
     assert_eq!(first_refusal(&net), None);
@@ -147,10 +147,10 @@ fn a_burst_of_sessions_at_a_slow_gnb_loses_none() {
 fn a_session_that_ends_before_the_gnb_has_answered_is_nowhere() {
     type End = fn(&mut Sim, UeIndex);
     let ends: [(&str, End); 4] = [
-        ("the UE deregisters", |net, ue| net.command(ue, Command::Deregister { switch_off: false })),
+        ("the UE deregisters", |net, ue| net.command(ue, UeCommand::Deregister { switch_off: false })),
         ("the UE comes on another connection", |net, ue| {
             net.lose_radio(ue);
-            net.command(ue, Command::ServiceRequest);
+            net.command(ue, UeCommand::ServiceRequest);
         }),
         ("the UPF is left", |net, _| {
             let id = net.cta().contexts().next().expect("a UE").id;

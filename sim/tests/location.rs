@@ -14,7 +14,7 @@ use whimbrel_ngap::ie::{
 };
 use whimbrel_ngap::msg::{LocationReport, LocationReportingFailureIndication};
 use whimbrel_ran::gnb::Via;
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::UeCommand;
 use whimbrel_sim::{GnbIndex, Sim, UeIndex};
 
 fn locate(net: &mut Sim, wish: Locate) {
@@ -60,7 +60,7 @@ fn report(net: &mut Sim, place: UserLocationInformation, presence: &[(u8, UePres
 
 fn registered_ue(seed: u64) -> (Sim, UeIndex) {
     let (mut net, ue) = one_ue(seed);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     (net, ue)
 }
@@ -272,14 +272,14 @@ fn a_wish_waits_for_the_next_connection() {
         s_nssai: None,
         pdu_session_type: whimbrel_nas::ie::PduSessionType::Ipv4,
     };
-    net.command(ue, Command::EstablishSession(request));
+    net.command(ue, UeCommand::EstablishSession(request));
     net.settle(SECOND);
     go_idle(&mut net, ue);
     net.tap();
     locate(&mut net, Locate::CellChanges);
     net.settle(SECOND);
     assert!(net.tapped().is_empty(), "no UE is paged for this");
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
     let messages = net.tapped();
     let setup = messages.iter().find_map(|m| match m {

@@ -9,7 +9,7 @@ use whimbrel_control::config::Config;
 use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_ran::UeId;
 use whimbrel_ran::gnb::{Input, Via};
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::UeCommand;
 use whimbrel_sim::{GnbIndex, Sim, two_amf_configs};
 
 /// A home of several processes, and another AMF, both of such a configuration.
@@ -77,9 +77,9 @@ fn an_initial_registration() {
         || of_several(|_| {}),
         |net, _, to| {
             go_idle(net, UE);
-            net.command(UE, Command::Deregister { switch_off: true });
+            net.command(UE, UeCommand::Deregister { switch_off: true });
             net.move_ue(UE, to); // before the network has heard it
-            net.command(UE, Command::Register);
+            net.command(UE, UeCommand::Register);
             net.settle(SECOND * 20);
         },
     );

@@ -7,21 +7,21 @@ use crate::common::*;
 use whimbrel_control::{Command as CoreCommand, Event as CoreEvent};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_nas::mm::MessageType;
-use whimbrel_ran::ue::{Command, SessionRequest};
+use whimbrel_ran::ue::{SessionRequest, UeCommand};
 use whimbrel_sim::{GnbIndex, Sim, UeIndex, UpfState};
 
 /// The core awaits the UE's answer to a message that the UE never hears.
 fn awaiting(message: MessageType, seed: u64) -> (Sim, UeIndex) {
     let (mut net, ue) = one_ue(seed);
     net.ue_mut(ue).faults_mut().ignore.push((message, 99));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     (net, ue)
 }
 
 fn registered_ue(seed: u64) -> (Sim, UeIndex) {
     let (mut net, ue) = one_ue(seed);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue));
     (net, ue)
@@ -30,7 +30,7 @@ fn registered_ue(seed: u64) -> (Sim, UeIndex) {
 fn idle_with_session(seed: u64) -> (Sim, UeIndex) {
     let (mut net, ue) = registered_ue(seed);
     let request = SessionRequest { dnn: None, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 };
-    net.command(ue, Command::EstablishSession(request));
+    net.command(ue, UeCommand::EstablishSession(request));
     net.settle(SECOND);
     go_idle(&mut net, ue);
     (net, ue)
@@ -66,7 +66,7 @@ fn an_unauthenticated_ue_without_identity_is_discarded() {
     net.restart_core();
     net.settle(SECOND);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::IdentityRequest, 99));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert_eq!(net.cta().contexts().count(), 1);
     lose(&mut net);
@@ -79,7 +79,7 @@ fn an_identity_request_that_is_never_answered() {
     net.restart_core();
     net.settle(SECOND);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::IdentityRequest, 5));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(Duration::from_secs(10));
     let repeated =
         |net: &Sim| core_events(net).filter(|e| matches!(e, CoreEvent::Repeated("IDENTITY REQUEST"))).count();
@@ -101,7 +101,7 @@ fn an_initial_registration_that_is_not_confirmed() {
 fn an_update_that_is_not_confirmed() {
     let (mut net, ue) = registered_ue(5);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::RegistrationAccept, 99));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     lose(&mut net);
     let context = net.cta().contexts().next().expect("it is registered");
@@ -113,12 +113,12 @@ fn an_update_that_is_not_confirmed() {
 fn a_service_request_that_is_cut_off() {
     let (mut net, ue) = idle_with_session(6);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::ServiceAccept, 1));
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
     lose(&mut net);
     assert!(net.cta().contexts().all(|p| p.is_idle() && p.amf.registered));
     net.settle(SECOND);
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
     let id = net.ue_ref(ue).sessions().next().expect("a session").id;
     net.check_path(ue, id);
@@ -139,7 +139,7 @@ fn a_deregistration_by_the_network_that_is_cut_off() {
 fn a_deregistration_by_the_ue_that_is_cut_off() {
     let (mut net, ue) = registered_ue(8);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::DeregistrationAcceptUeOriginating, 99));
-    net.command(ue, Command::Deregister { switch_off: false });
+    net.command(ue, UeCommand::Deregister { switch_off: false });
     net.settle(SECOND / 100);
     lose(&mut net);
     net.settle(Duration::from_secs(100));
@@ -161,7 +161,7 @@ fn a_configuration_update_that_is_cut_off() {
 #[test] // TS 24.501 §5.4.2.7 c: a UE that is switched off while SECURITY MODE COMMAND is under way
 fn a_deregistration_during_the_security_mode() {
     let (mut net, ue) = awaiting(MessageType::SecurityModeCommand, 10);
-    net.command(ue, Command::Deregister { switch_off: true });
+    net.command(ue, UeCommand::Deregister { switch_off: true });
     net.settle(SECOND);
     assert_eq!(net.cta().contexts().count(), 0);
 }
@@ -172,9 +172,9 @@ fn a_deregistration_during_the_identification() {
     net.restart_core();
     net.settle(SECOND);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::IdentityRequest, 99));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
-    net.command(ue, Command::Deregister { switch_off: true });
+    net.command(ue, UeCommand::Deregister { switch_off: true });
     net.settle(SECOND);
     assert_eq!(net.cta().contexts().count(), 0);
 }
@@ -186,7 +186,7 @@ fn a_deregistration_while_paged() {
     net.tap();
     downlink(&mut net, ue);
     assert_eq!(pages(&mut net), 1);
-    net.command(ue, Command::Deregister { switch_off: true });
+    net.command(ue, UeCommand::Deregister { switch_off: true });
     net.settle(SECOND);
     assert_eq!(net.cta().contexts().count(), 0);
     net.advance(Duration::from_secs(30));
@@ -200,7 +200,7 @@ fn a_registration_while_paged() {
     net.tap();
     downlink(&mut net, ue);
     assert_eq!(pages(&mut net), 1);
-    net.command(ue, Command::PeriodicRegistration);
+    net.command(ue, UeCommand::PeriodicRegistration);
     net.settle(SECOND);
     let id = net.ue_ref(ue).sessions().next().expect("a session").id;
     assert!(net.ue_ref(ue).has_user_plane(id));
@@ -212,11 +212,11 @@ fn a_registration_while_paged() {
 #[test] // TS 38.412 §7; TS 38.413 §8.6.1.3: a UE comes back while its gNB holds its former connection: that one is released on its own stream
 fn a_former_connection_is_released_on_its_own_stream() {
     let (mut net, ue) = one_ue(77);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     for _ in 0..5 {
         net.lose_radio(ue);
-        net.command(ue, Command::ServiceRequest);
+        net.command(ue, UeCommand::ServiceRequest);
         net.settle(SECOND);
         assert!(net.ue_ref(ue).is_connected());
         assert_eq!(net.cta().contexts().count(), 1);
@@ -228,7 +228,7 @@ fn a_former_connection_is_released_on_its_own_stream() {
 fn packets_wait_whose_gnb_is_lost_while_the_upf_is_led_to_it() {
     let (mut net, ue) = idle_with_session(9);
     net.set_upf(UpfState::Mute);
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND / 10);
     assert!(net.ue_ref(ue).is_connected() && net.agree().is_err(), "the SMF awaits the UPF");
     lose(&mut net);

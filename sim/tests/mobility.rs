@@ -10,16 +10,16 @@ use whimbrel_nas::ie::{MmCause, PduSessionType};
 use whimbrel_nas::mm::{self, MessageType};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::msg::UplinkNasTransport;
-use whimbrel_ran::ue::{Alter, Command, Event, MmState, Reason, SessionRequest};
+use whimbrel_ran::ue::{Alter, Event, MmState, Reason, SessionRequest, UeCommand};
 use whimbrel_sim::{GnbIndex, Sim, UeIndex};
 
 fn on_air(seed: u64, sessions: usize) -> (Sim, UeIndex) {
     let (mut net, ue) = one_ue(seed);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     for _ in 0..sessions {
         let request = SessionRequest { dnn: None, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 };
-        net.command(ue, Command::EstablishSession(request));
+        net.command(ue, UeCommand::EstablishSession(request));
         net.settle(SECOND);
     }
     assert!(registered(&net, ue) && context(&net).sessions.len() == sessions);
@@ -74,7 +74,7 @@ fn first_messages_that_are_cut_off() {
 fn a_mobility_registration_that_is_cut_off() {
     let (mut net, ue) = on_air(2, 1);
     net.ue_mut(ue).faults_mut().alter = cut_to(4);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let cause = Reason::Mm(MmCause::InvalidMandatoryInformation);
     assert!(refused_with(&net, ue, cause), "{:?}", net.ue_events(ue));
@@ -88,7 +88,7 @@ fn a_mobility_registration_that_is_cut_off() {
 fn a_service_request_that_is_cut_off() {
     let (mut net, ue) = on_air(3, 1);
     net.tap();
-    net.command(ue, Command::Say(vec![0x7e, 0, 0x4c, 0x10, 0, 7]));
+    net.command(ue, UeCommand::Say(vec![0x7e, 0, 0x4c, 0x10, 0, 7]));
     net.settle(SECOND);
     assert!(context(&net).amf.registered && net.upf_sessions() == 1);
     let sent = net.tapped().into_iter().filter(|m| matches!(m, Message::DownlinkNasTransport(_)));
@@ -104,7 +104,7 @@ fn errors_are_answered_by_their_cause() {
         (7, &[0x7e, 0, 0x42, 1, 1], MmCause::MessageTypeNotCompatible),          // REGISTRATION ACCEPT
     ] {
         let (mut net, ue) = on_air(seed, 1);
-        net.command(ue, Command::Say(message.to_vec()));
+        net.command(ue, UeCommand::Say(message.to_vec()));
         net.settle(SECOND);
         assert_eq!(statuses(&net, ue), [cause], "{message:x?}");
         assert!(registered(&net, ue) && net.upf_sessions() == 1);
@@ -115,7 +115,7 @@ fn errors_are_answered_by_their_cause() {
 fn errors_of_unauthenticated_ues_are_not_answered() {
     let (mut net, ue) = one_ue(8);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::AuthenticationRequest, 1));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let c = connection(&net).clone();
     net.tap();
@@ -133,7 +133,7 @@ fn an_identity_that_was_not_asked_for() {
     let id = context(&net).id;
     net.order(id, whimbrel_control::Command::Superseded); // it does not learn it
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::IdentityRequest, 1));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let guti = net.ue_ref(ue).guti().expect("a 5G-GUTI");
     let m = mm::IdentityResponse::new(whimbrel_nas::ie::MobileIdentity::Guti(guti));
@@ -150,7 +150,7 @@ fn an_identity_that_was_not_asked_for() {
 fn a_ue_that_is_switched_off() {
     let (mut net, ue) = on_air(10, 2);
     net.tap();
-    net.command(ue, Command::Deregister { switch_off: true });
+    net.command(ue, UeCommand::Deregister { switch_off: true });
     net.settle(SECOND);
     let sent = net.tapped();
     assert!(!sent.iter().any(|m| matches!(m, Message::DownlinkNasTransport(_))), "{sent:?}");
@@ -163,12 +163,12 @@ fn one_session_of_two_comes_up() {
     let (mut net, ue) = on_air(11, 2);
     go_idle(&mut net, ue);
     net.gnb_mut(GnbIndex(0)).faults_mut().refuse_sessions = vec![psi(1)];
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
     let up = |net: &Sim, n| context(net).sessions.get(&psi(n)).map(|s| s.up);
     assert_eq!((up(&net, 1), up(&net, 2)), (Some(UpState::Inactive), Some(UpState::Active)));
     net.gnb_mut(GnbIndex(0)).faults_mut().refuse_sessions.clear();
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
     assert_eq!((up(&net, 1), up(&net, 2)), (Some(UpState::Active), Some(UpState::Active)));
     no_violations(&net);
@@ -181,12 +181,12 @@ fn the_core_restarts() {
     net.restart_core();
     net.settle(SECOND);
     assert_eq!((net.cta().occupancy(), net.upf_sessions()), ((0, 0), 0), "the sessions of before are gone");
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(Duration::from_secs(30));
     assert!(registered(&net, ue), "{:?}", net.ue_events(ue));
     assert_ne!(net.ue_ref(ue).guti(), guti);
     assert_eq!(net.cta().contexts().count(), 1);
-    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
     net.settle(SECOND);
     assert_eq!(net.upf_sessions(), context(&net).sessions.len());
 }
@@ -231,11 +231,11 @@ fn t3502_is_sent() {
     let gnb = net.add_gnb(gnb_config(1));
     let ue = net.add_ue(gnb, whimbrel_sim::ue_config(1));
     net.settle(SECOND / 10);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     // Five attempts in vain, ten seconds apart, and then the pause that it got.
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::RegistrationAccept, 99));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     let refused = |net: &Sim| {
         let reported = net.ue_events(ue).iter().filter_map(|(_, e)| match e {
             Event::Refused { retry_after, .. } => *retry_after,
@@ -252,7 +252,7 @@ fn a_connected_ues_idle_session_is_brought_up() {
     let (mut net, ue) = on_air(16, 2);
     go_idle(&mut net, ue);
     net.gnb_mut(GnbIndex(0)).faults_mut().refuse_sessions = vec![psi(1)];
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
     assert_eq!(context(&net).sessions[&psi(1)].up, UpState::Inactive);
     net.gnb_mut(GnbIndex(0)).faults_mut().refuse_sessions.clear();

@@ -7,7 +7,7 @@ use whimbrel_control::udm::{Ambr, Arp};
 use whimbrel_control::{Command as CoreCommand, Event, SessionOutcome};
 use whimbrel_ids::{FiveQi, PduSessionId};
 use whimbrel_nas::ie::PduSessionType;
-use whimbrel_ran::ue::{Command, SessionRequest};
+use whimbrel_ran::ue::{SessionRequest, UeCommand};
 use whimbrel_sim::{Faults, Sim, UeIndex, default_config};
 
 fn psi() -> PduSessionId {
@@ -43,11 +43,11 @@ fn session_in(mut net: Sim) -> (Sim, UeIndex) {
     let gnb = net.add_gnb(gnb_config(1));
     let ue = net.add_ue(gnb, whimbrel_sim::ue_config(1));
     net.settle(SECOND / 10);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let dnn = Some("internet".parse().expect("a DNN"));
     let request = SessionRequest { dnn, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 };
-    net.command(ue, Command::EstablishSession(request));
+    net.command(ue, UeCommand::EstablishSession(request));
     net.settle(SECOND);
     (net, ue)
 }
@@ -132,7 +132,7 @@ fn an_unreachable_ue_gets_the_modification_later() {
     add(&mut net, "voice");
     net.settle(SECOND * 30);
     assert_eq!(flows(&net, ue), (0, 1, 1));
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND * 5);
     assert_eq!(flows(&net, ue), (1, 2, 2));
 }
@@ -162,7 +162,7 @@ fn flows_survive_an_idle_phase() {
     net.settle(SECOND);
     go_idle(&mut net, ue);
     net.tap();
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
     let again = net.tapped().into_iter().find_map(|m| match m {
         whimbrel_ngap::Message::InitialContextSetupRequest(m) => {
@@ -183,7 +183,7 @@ fn nothing_is_left_when_the_session_ends() {
     let (mut net, ue) = with_session(6, Faults::default());
     add(&mut net, "voice");
     net.settle(SECOND);
-    net.command(ue, Command::ReleaseSession(psi()));
+    net.command(ue, UeCommand::ReleaseSession(psi()));
     net.settle(SECOND);
     assert_eq!(net.upf_sessions(), 0);
     no_violations(&net);

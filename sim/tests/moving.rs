@@ -4,7 +4,7 @@ use crate::common::{SECOND, gnb_config, network, no_violations};
 use whimbrel_control::smf::UpState;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{self, Event as GnbEvent, Via};
-use whimbrel_ran::ue::{Command, Event, SessionRequest};
+use whimbrel_ran::ue::{Event, SessionRequest, UeCommand};
 use whimbrel_sim::{GnbIndex, Sim, UeIndex, ue_config};
 
 /// Two gNBs, and a UE with two sessions at the first.
@@ -13,11 +13,11 @@ fn two_gnbs(seed: u64) -> (Sim, UeIndex, [GnbIndex; 2]) {
     let gnbs = [net.add_gnb(gnb_config(1)), net.add_gnb(gnb_config(2))];
     let ue = net.add_ue(gnbs[0], ue_config(1));
     net.settle(SECOND / 10);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     for dnn in ["internet", "ims"] {
         let request = SessionRequest { dnn: dnn.parse().ok(), ..SessionRequest::default() };
-        net.command(ue, Command::EstablishSession(request));
+        net.command(ue, UeCommand::EstablishSession(request));
         net.settle(SECOND);
     }
     assert_eq!(net.ue_ref(ue).sessions().count(), 2);
@@ -38,7 +38,7 @@ fn xn_handover_there_and_back() {
         assert_eq!(net.gnb_ref(gnbs[(n + 1) % 2]).contexts(), 0);
     }
     assert!(net.ue_ref(ue).sessions().all(|s| net.ue_ref(ue).has_user_plane(s.id)));
-    net.command(ue, Command::Deregister { switch_off: false });
+    net.command(ue, UeCommand::Deregister { switch_off: false });
     net.settle(SECOND);
     assert!(net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Deregistered { .. })));
     assert_eq!(net.upf_sessions(), 0);
@@ -55,7 +55,7 @@ fn n2_handover_there_and_back() {
         assert_eq!(net.gnb_ref(gnbs[(n + 1) % 2]).contexts(), 0);
     }
     assert!(net.ue_ref(ue).sessions().all(|s| net.ue_ref(ue).has_user_plane(s.id)));
-    net.command(ue, Command::Deregister { switch_off: false });
+    net.command(ue, UeCommand::Deregister { switch_off: false });
     net.settle(SECOND);
     assert!(net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Deregistered { .. })));
     assert_eq!(net.upf_sessions(), 0);
@@ -86,7 +86,7 @@ fn failing(seed: u64, at_source: bool, faults: gnb::Faults) -> Sim {
     assert!(
         context.amf.registered
             && context.amf.mobility.target.is_none()
-            && context.amf.mobility.source.is_none()
+            && context.amf.mobility.forwarding_source.is_none()
     );
     assert_eq!(net.gnb_ref(gnbs[1]).contexts(), 0, "the target keeps nothing");
     assert_eq!(net.upf_sessions(), 2);
@@ -135,7 +135,7 @@ fn n2_handover_of_one_session_of_two() {
     assert_eq!(up, [UpState::Active, UpState::Inactive]);
     // The UE asks for it again, and the gNB has room now.
     net.gnb_mut(gnbs[1]).faults_mut().refuse_sessions.clear();
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
     let context = net.cta().contexts().next().expect("a UE");
     assert!(context.sessions.values().all(|s| s.up == UpState::Active));

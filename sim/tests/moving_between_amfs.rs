@@ -8,13 +8,13 @@ use crate::common::amfs::*;
 use crate::common::by_hand::psi;
 use crate::common::*;
 use whimbrel_control::UeContext;
-use whimbrel_control::amf::{Body, N14, Relation, Shown};
+use whimbrel_control::amf::{N14, N14Body, Relation, UeProof};
 use whimbrel_ids::Tmsi;
 use whimbrel_nas::ie::NgKsi;
 use whimbrel_nas::mm::MessageType;
 use whimbrel_ngap::Message;
 use whimbrel_ran::gnb::Via;
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::UeCommand;
 use whimbrel_resilience::N14Error;
 use whimbrel_security::SecurityHeaderType;
 use whimbrel_sim::{GnbIndex, N14Fault, Sim, two_amf_configs};
@@ -29,7 +29,7 @@ fn go(net: &mut Sim, to: GnbIndex) {
 
 /// The UE has its two sessions where it is, with these addresses, and its record is nowhere else.
 fn lives(net: &mut Sim, gnb: GnbIndex, addresses: &[Option<std::net::Ipv4Addr>]) {
-    net.command(UE, Command::ServiceRequest);
+    net.command(UE, UeCommand::ServiceRequest);
     net.settle(SECOND);
     match gnb {
         HERE => served_by(net, at_home(net), peer_amf(net), gnb),
@@ -92,7 +92,7 @@ fn packets_that_wait_go_along() {
     net.check_path(UE, psi(1)); // it waits, and the UE is paged in vain
     net.restore_n14();
     go(&mut net, THERE);
-    net.command(UE, Command::ServiceRequest);
+    net.command(UE, UeCommand::ServiceRequest);
     net.settle(SECOND);
     net.check_path(UE, psi(1));
     net.check_path(UE, psi(2));
@@ -155,9 +155,9 @@ fn an_initial_registration_brings_keys_and_no_session() {
     let mut net = scene(24);
     let proved = keys(&net);
     go_idle(&mut net, UE);
-    net.command(UE, Command::Deregister { switch_off: true });
+    net.command(UE, UeCommand::Deregister { switch_off: true });
     net.move_ue(UE, THERE); // before the network has heard it
-    net.command(UE, Command::Register);
+    net.command(UE, UeCommand::Register);
     net.settle(SECOND * 6);
     let there = peer_amf(&net).expect("it is there");
     assert_eq!((there.sessions.len(), net.upf_sessions()), (0, 0));
@@ -213,13 +213,13 @@ fn a_faulty_peer_amf_is_refused_and_counted() {
     for (tmsi, nas) in
         [(tmsi, vec![]), (tmsi, vec![0x7e, 1, 0, 0, 0, 0, 9, 0x7e, 0]), (Tmsi(!tmsi.0), vec![0x7e])]
     {
-        net.inject_n14(sent(Body::TransferUeContext(Shown { tmsi, nas })).octets());
+        net.inject_n14(sent(N14Body::TransferUeContext(UeProof { tmsi, nas })).octets());
     }
-    net.inject_n14(sent(Body::UeContextNotTransferred(id)).octets());
-    net.inject_n14(sent(Body::NotRegistered).octets());
-    net.inject_n14(sent(Body::Registered { smf: [127, 0, 0, 9].into(), sessions: vec![] }).octets());
+    net.inject_n14(sent(N14Body::UeContextNotTransferred(id)).octets());
+    net.inject_n14(sent(N14Body::NotRegistered).octets());
+    net.inject_n14(sent(N14Body::Registered { smf: [127, 0, 0, 9].into(), sessions: vec![] }).octets());
     net.settle(SECOND * 3);
-    net.command(UE, Command::ServiceRequest);
+    net.command(UE, UeCommand::ServiceRequest);
     net.settle(SECOND);
     served_by(&net, at_home(&net), peer_amf(&net), HERE);
     assert_eq!(net.peer_amf().occupancy().0, 0);

@@ -4,7 +4,7 @@ use crate::common::day::{live, stage};
 use crate::common::stage::session;
 use crate::common::*;
 use whimbrel_ran::gnb::Via;
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::UeCommand;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_sim::CpfLoss;
 
@@ -12,7 +12,7 @@ use whimbrel_sim::CpfLoss;
 fn settled() -> (crate::common::day::Stage, whimbrel_control::UeId, [CpfId; 3]) {
     let mut stage = stage(1, 1);
     let ue = stage.ues[0];
-    stage.net.command(ue, Command::Register);
+    stage.net.command(ue, UeCommand::Register);
     stage.net.settle(SECOND);
     stage.net.command(ue, session());
     stage.net.settle(SECOND);

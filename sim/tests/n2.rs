@@ -16,7 +16,7 @@ use whimbrel_ngap::msg::{
     UeContextReleaseComplete, UplinkNasTransport,
 };
 use whimbrel_ran::gnb::{self, Event as GnbEvent, GnbConfig};
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::UeCommand;
 use whimbrel_sim::{GnbIndex, Sim, UeIndex, ue_config};
 
 fn octets(message: impl Into<Message>) -> Vec<u8> {
@@ -83,7 +83,7 @@ fn ran_configuration_update() {
     net.settle(SECOND);
     assert!(net.events.gnbs.iter().any(|(_, e)| matches!(e, GnbEvent::Reconfigured(Err(_)))));
     net.gnb_input(GnbIndex(0), gnb::Input::Reconfigure(gnb_config(1)));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue), "the gNB serves on");
 }
@@ -97,7 +97,7 @@ fn two_gnbs_of_one_identity_displace_each_other_once() {
     let second = net.add_gnb_at(gnb_config(1), vec![there]);
     net.settle(SECOND);
     let ue = net.add_ue(second, ue_config(0));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue), "the second one is served at once: it might be the first, restarted");
     for minute in 0..5 {
@@ -146,7 +146,7 @@ fn four_ues(seed: u64) -> Sim {
     net.settle(SECOND / 10);
     for n in 0..4 {
         let ue = net.add_ue(gnbs[n as usize / 2], ue_config(n));
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND);
     }
     for n in 0..4 {
@@ -269,7 +269,7 @@ fn errors_that_a_ue_reports_are_counted_and_logged_within_bounds() {
     let mut net = four_ues(8);
     let (former, _) = connection(&net, UeIndex(0)).expect("connected");
     go_idle(&mut net, UeIndex(0));
-    net.command(UeIndex(0), Command::ServiceRequest);
+    net.command(UeIndex(0), UeCommand::ServiceRequest);
     net.settle(SECOND);
     assert_ne!(connection(&net, UeIndex(0)).expect("connected").0, former);
     net.tap();
@@ -303,7 +303,7 @@ fn an_unknown_ue_ngap_id_gets_error_indication() {
 fn what_crosses_a_release_is_no_error() {
     let mut net = four_ues(7);
     let (amf, ran) = connection(&net, UeIndex(1)).expect("connected");
-    net.command(UeIndex(1), Command::Deregister { switch_off: false });
+    net.command(UeIndex(1), UeCommand::Deregister { switch_off: false });
     net.settle(SECOND / 2);
     assert_eq!(connection(&net, UeIndex(1)), None);
     net.tap();
@@ -332,7 +332,7 @@ fn error_indication_of_an_unknown_connection_ends_it() {
 fn nas_non_delivery_hastens_a_repetition() {
     let (mut net, ue) = one_ue(8);
     net.ue_mut(ue).faults_mut().ignore.push((whimbrel_nas::mm::MessageType::AuthenticationRequest, 99));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND / 10);
     let (amf, ran) = net
         .cta()
@@ -354,18 +354,18 @@ fn nas_non_delivery_hastens_a_repetition() {
 #[test] // TS 38.413 §8.3.3: nothing is sent on the connection after UE CONTEXT RELEASE COMMAND
 fn what_crosses_the_release_gets_no_answer() {
     let (mut net, ue) = one_ue(12);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     for stray in [vec![0x7e, 0, 0x55], vec![0x7e, 0, 0x5e], vec![0x7e, 0, 0x4c, 0x10, 0, 1, 0]] {
         net.tap();
         net.release(ue, CauseRadioNetwork::UserInactivity.into());
-        net.command(ue, Command::Say(stray));
+        net.command(ue, UeCommand::Say(stray));
         net.settle(SECOND);
         let messages = net.tapped();
         let mut messages = messages.iter().skip_while(|m| !matches!(m, Message::UeContextReleaseCommand(_)));
         assert!(messages.next().is_some() && messages.next().is_none());
         assert!(!net.ue_ref(ue).is_connected() && registered(&net, ue));
-        net.command(ue, Command::ServiceRequest);
+        net.command(ue, UeCommand::ServiceRequest);
         net.settle(SECOND);
         assert!(net.ue_ref(ue).is_connected());
     }

@@ -21,7 +21,7 @@ use whimbrel_ngap::transfer::{
     HandoverCommandTransfer, HandoverPreparationUnsuccessfulTransfer,
     HandoverResourceAllocationUnsuccessfulTransfer, PduSessionResourceSetupRequestTransfer,
 };
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::UeCommand;
 use whimbrel_sim::{GnbIndex, Sim, UeIndex, UpfState};
 use whimbrel_user::{Destination, Origin};
 
@@ -82,7 +82,10 @@ fn released(net: &mut Sim, gnb: GnbIndex) -> (AmfUeNgapId, Cause) {
 fn over(net: &mut Sim) {
     net.settle(SECOND * 2);
     let p = context(net);
-    assert!(p.amf.mobility.target.is_none() && p.amf.mobility.source.is_none() && p.is_idle(), "{p:?}");
+    assert!(
+        p.amf.mobility.target.is_none() && p.amf.mobility.forwarding_source.is_none() && p.is_idle(),
+        "{p:?}"
+    );
     assert!(p.sessions.values().all(|s| s.forwarding.is_none()));
     assert_eq!(net.upf_sessions(), net.cta().contexts().map(|p| p.sessions.len()).sum::<usize>());
 }
@@ -386,14 +389,14 @@ fn a_slice_that_the_target_does_not_support() {
     net.add_gnb(other);
     let ue = net.add_ue(SOURCE, whimbrel_sim::ue_config(1));
     net.settle(SECOND / 10);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let request = whimbrel_ran::ue::SessionRequest {
         dnn: None,
         s_nssai: None,
         pdu_session_type: whimbrel_nas::ie::PduSessionType::Ipv4,
     };
-    net.command(ue, Command::EstablishSession(request));
+    net.command(ue, UeCommand::EstablishSession(request));
     net.settle(SECOND);
     net.take_over(SOURCE);
     net.take_over(TARGET);
@@ -698,7 +701,7 @@ fn nas_messages_while_a_handover_runs() {
 fn nas_messages_to_a_ue_on_its_way_wait() {
     let (mut net, ue) = two_gnbs(42, 1);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::RegistrationAccept, 99));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND / 10);
     net.take_over(SOURCE);
     let m = handover_required(&net, &[1]);
@@ -751,7 +754,7 @@ fn the_ue_comes_elsewhere() {
     net.gnb_input(SOURCE, whimbrel_ran::gnb::Input::Reset);
     net.settle(SECOND / 10);
     assert!(context(&net).is_connected(), "it may arrive at the target still");
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND * 3);
     assert!(registered(&net, ue));
     assert_eq!(released(&mut net, TARGET).0, id);

@@ -4,7 +4,7 @@ use crate::common::*;
 use whimbrel_control::smf::UpState;
 use whimbrel_control::udm::SessionTypes;
 use whimbrel_nas::ie::{PduSessionType, SmCause};
-use whimbrel_ran::ue::{Command, Reason, SessionRequest};
+use whimbrel_ran::ue::{Reason, SessionRequest, UeCommand};
 use whimbrel_sim::{Sim, UeIndex};
 
 /// A UE that may have whatever its data network has.
@@ -22,14 +22,14 @@ fn on_air(seed: u64, ethernet: bool, unstructured: bool) -> (Sim, UeIndex) {
     let gnb = net.add_gnb(gnb_config(1));
     let ue = net.add_ue(gnb, whimbrel_sim::ue_config(1));
     net.settle(SECOND / 10);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     (net, ue)
 }
 
 fn ask(net: &mut Sim, ue: UeIndex, pdu_session_type: PduSessionType) {
     let dnn = Some("internet".parse().expect("a DNN"));
-    net.command(ue, Command::EstablishSession(SessionRequest { dnn, s_nssai: None, pdu_session_type }));
+    net.command(ue, UeCommand::EstablishSession(SessionRequest { dnn, s_nssai: None, pdu_session_type }));
     net.settle(SECOND);
 }
 
@@ -43,11 +43,11 @@ fn sessions_without_addresses() {
         assert!(info.ipv4.is_none() && info.interface_id.is_none());
         assert_eq!(net.upf_sessions(), 1);
         go_idle(&mut net, ue);
-        net.command(ue, Command::ServiceRequest);
+        net.command(ue, UeCommand::ServiceRequest);
         net.settle(SECOND);
         let context = net.cta().contexts().next().expect("a UE");
         assert_eq!(context.sessions.get(&info.id).map(|s| s.up), Some(UpState::Active));
-        net.command(ue, Command::ReleaseSession(info.id));
+        net.command(ue, UeCommand::ReleaseSession(info.id));
         net.settle(SECOND);
         assert_eq!(net.upf_sessions(), 0);
         no_violations(&net);

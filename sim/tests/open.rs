@@ -14,7 +14,7 @@ use whimbrel_open::crypto::{PrivateKey, hash};
 use whimbrel_open::id::UserId;
 use whimbrel_open::msg::{AnswerBody, AnswerT, RefusalCause};
 use whimbrel_open::usage::SealedReport;
-use whimbrel_ran::ue::{Command, Event, MmState, Reason, SessionRequest, SuciSource};
+use whimbrel_ran::ue::{Event, MmState, Reason, SessionRequest, SuciSource, UeCommand};
 use whimbrel_sim::{BrokerLoss, BrokerState, CpfLoss, CtaLoss, Sim, UeIndex, default_config, open_config};
 
 pub(crate) const BROKER: &str = "b.example";
@@ -83,7 +83,7 @@ pub(crate) fn nas_of(messages: &[Message]) -> Vec<mm::Message> {
 fn a_brokers_ue_registers_with_one_question_and_without_a_challenge() {
     let (mut net, ue) = one_guest(1);
     net.tap();
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let supi = served(&net, ue).expect("it is served");
     assert!(supi.to_string().starts_with("nai-") && supi.to_string().ends_with("@b.example"));
@@ -116,17 +116,17 @@ pub(crate) fn replays(net: &mut Sim) {
 #[test] // the QoS of the grant (qosInfo, chapter 3.4.1)
 fn a_session_of_a_brokers_ue_has_the_qos_that_the_broker_granted() {
     let (mut net, ue) = one_guest(2);
-    net.command(ue, Command::Register);
-    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.command(ue, UeCommand::Register);
+    net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
     net.settle(SECOND);
     let sessions: Vec<_> = net.ue_ref(ue).sessions().collect();
     assert_eq!(sessions.len(), 1);
     assert_eq!(sessions[0].ambr_kbps, (50_000, 20_000));
     assert!(net.ue_ref(ue).has_user_plane(sessions[0].id) && net.upf_sessions() == 1);
     go_idle(&mut net, ue);
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
-    net.command(ue, Command::Deregister { switch_off: false });
+    net.command(ue, UeCommand::Deregister { switch_off: false });
     net.settle(SECOND);
     assert_eq!((net.cta().occupancy(), net.upf_sessions(), net.cta().registered()), ((0, 0), 0, 0));
     no_violations(&net);
@@ -136,16 +136,16 @@ fn a_session_of_a_brokers_ue_has_the_qos_that_the_broker_granted() {
 #[test] // chapter 3.4.3: U's report is signed, sealed to B, and goes through the network that serves U, which cannot read it
 fn a_brokers_ue_reports_each_cycle_and_when_it_leaves() {
     let (mut net, ue) = one_guest(4);
-    net.command(ue, Command::Register);
-    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.command(ue, UeCommand::Register);
+    net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
     net.settle(SECOND);
     assert_eq!(net.ue_ref(ue).metered_octets(), Some((0, 0)));
     net.settle(61 * SECOND);
     go_idle(&mut net, ue);
     net.settle(61 * SECOND);
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
-    net.command(ue, Command::Deregister { switch_off: false });
+    net.command(ue, UeCommand::Deregister { switch_off: false });
     net.settle(SECOND);
     let sealed = core_events(&net).filter_map(|e| match e {
         CoreEvent::UsageReported { sealed, .. } => Some(sealed.clone()),
@@ -166,15 +166,15 @@ fn a_brokers_ue_reports_each_cycle_and_when_it_leaves() {
 #[test] // each attach has a pseudonym of its own
 fn a_brokers_ue_is_known_by_another_name_at_each_attach() {
     let (mut net, ue) = one_guest(3);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let first = served(&net, ue).expect("it is served");
-    net.command(ue, Command::PeriodicRegistration);
+    net.command(ue, UeCommand::PeriodicRegistration);
     net.settle(SECOND);
     assert_eq!((served(&net, ue), net.asked(BROKER)), (Some(first), 1), "the keys in force are proof enough");
     net.lose_power(ue);
     net.switch_on(ue);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND * 2);
     let second = served(&net, ue).expect("it is served again");
     assert!(first != second && net.granted().len() == 2);
@@ -185,11 +185,11 @@ fn keys_of_a_brokers_ue_are_replaced_by_another_attach() {
     let mut config = config();
     config.amf.access.authentication.every_registrations = Some(1);
     let (mut net, ue) = populate(Sim::builder(4).config(config).build());
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let first = served(&net, ue).expect("it is served");
     for _ in 0..2 {
-        net.command(ue, Command::PeriodicRegistration);
+        net.command(ue, UeCommand::PeriodicRegistration);
         net.settle(SECOND);
     }
     let second = served(&net, ue).expect("it is served");
@@ -202,7 +202,7 @@ fn keys_of_a_brokers_ue_are_replaced_by_another_attach() {
 fn a_broker_that_is_silent_costs_its_ues_ten_seconds() {
     let (mut net, ue) = one_guest(5);
     net.set_broker(BROKER, BrokerState::Silent);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.advance(Duration::from_secs(9));
     assert_eq!(first_refusal(&net), None);
     net.advance(SECOND * 2);
@@ -218,7 +218,7 @@ fn a_broker_that_cannot_be_reached_at_all_is_not_waited_for() {
     for why in [Unreachable::NoAddress, Unreachable::ForbiddenAddress, Unreachable::Tls] {
         let (mut net, ue) = one_guest(6);
         net.set_broker(BROKER, BrokerState::Unreachable(why));
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND);
         assert_eq!(fault(&net), BrokerFault::Unreachable(why));
     }
@@ -228,7 +228,7 @@ fn a_broker_that_cannot_be_reached_at_all_is_not_waited_for() {
 fn a_broker_that_comes_back_within_seconds_is_asked_again() {
     let (mut net, ue) = one_guest(7);
     net.set_broker(BROKER, BrokerState::Unreachable(Unreachable::NotConnected));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.advance(SECOND * 2);
     net.set_broker(BROKER, BrokerState::Answering);
     net.advance(SECOND * 2);
@@ -240,7 +240,7 @@ fn a_broker_that_comes_back_within_seconds_is_asked_again() {
 fn a_broker_that_is_slow_is_asked_twice_and_grants_once() {
     let (mut net, ue) = one_guest(8);
     net.set_broker(BROKER, BrokerState::Slow(Duration::from_secs(4)));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND * 9);
     assert!(served(&net, ue).is_some());
     assert_eq!((net.asked(BROKER), net.granted().len()), (2, 1));
@@ -253,10 +253,10 @@ fn an_answer_of_another_session_is_not_taken() {
     let (mut net, ue) = one_guest(9);
     let gnb = net.gnb_of(ue);
     let other = net.add_sap_ue(gnb, 2, BROKER);
-    net.command(other, Command::Register);
+    net.command(other, UeCommand::Register);
     net.settle(SECOND);
     net.set_broker(BROKER, BrokerState::OneBehind);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert_eq!(fault(&net), BrokerFault::BadAnswer("the answer is for another request".into()));
     assert!(served(&net, ue).is_none() && served(&net, other).is_some());
@@ -268,7 +268,7 @@ fn a_refusal_of_the_broker_reaches_its_user_signed() {
     let (mut net, ue) = one_guest(10);
     let id = user(&net, ue);
     net.broker_mut(BROKER).revoke_user(id);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert_eq!(broker_refusal(&net, ue), Some(Some(RefusalCause::UserRevoked)));
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::IllegalUe)));
@@ -281,7 +281,7 @@ fn a_refusal_of_the_broker_reaches_its_user_signed() {
 fn a_refusal_of_the_operator_sends_its_users_elsewhere() {
     let (mut net, ue) = one_guest(11);
     net.broker_mut(BROKER).config.policy.operators = Some([].into());
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert_eq!(broker_refusal(&net, ue), Some(Some(RefusalCause::OperatorNotAllowed)));
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::PlmnNotAllowed)));
@@ -293,7 +293,7 @@ fn a_ue_whose_epoch_key_is_over_learns_the_new_one_and_registers() {
     let broker = net.broker_mut(BROKER);
     broker.begin_epoch(2, PrivateKey::new([8; 32]));
     broker.end_epoch(1);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(Duration::from_secs(15));
     assert_eq!(broker_refusal(&net, ue), Some(Some(RefusalCause::UnknownKey)));
     assert!(served(&net, ue).is_some());
@@ -309,7 +309,7 @@ fn users_of_brokers_that_are_not_served_are_refused_without_a_question() {
         let mut config = config();
         change(&mut config);
         let (mut net, ue) = populate(Sim::builder(13).config(config).build());
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND);
         assert_eq!((fault(&net), net.asked(BROKER)), (BrokerFault::NotServed, 0));
         assert!(refused_with(&net, ue, Reason::Mm(MmCause::PlmnNotAllowed)));
@@ -321,7 +321,7 @@ fn a_broker_without_a_certificate_is_not_believed() {
     let mut config = config();
     config.open.as_mut().unwrap().trust = Default::default();
     let (mut net, ue) = populate(Sim::builder(14).config(config).build());
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(matches!(fault(&net), BrokerFault::BadAnswer(why) if why.contains("not believed")));
 }
@@ -331,7 +331,7 @@ fn security_mode_command_with_a_brokers_answer_is_repeated() {
     for lost in [mm::MessageType::SecurityModeCommand, mm::MessageType::RegistrationAccept] {
         let (mut net, ue) = one_guest(15);
         net.ue_mut(ue).faults_mut().ignore.push((lost, 1));
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(Duration::from_secs(8));
         assert!(served(&net, ue).is_some() && net.asked(BROKER) == 1);
         no_violations(&net);
@@ -340,13 +340,13 @@ fn security_mode_command_with_a_brokers_answer_is_repeated() {
 
 /// An attach, a session, a change to idle and back, and the end.
 fn life(net: &mut Sim, ue: UeIndex, of: &dyn Fn() -> String) {
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND * 8);
     assert!(served(net, ue).is_some(), "{}: {:?}", of(), net.ue_events(ue));
-    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
     net.settle(SECOND * 8);
     assert_eq!(net.ue_ref(ue).sessions().count(), 1, "{}: {:?}", of(), net.ue_events(ue));
-    net.command(ue, Command::Deregister { switch_off: false });
+    net.command(ue, UeCommand::Deregister { switch_off: false });
     net.settle(SECOND * 8);
     assert_eq!((net.cta().occupancy(), net.upf_sessions()), ((0, 0), 0), "{}", of());
     assert_eq!(net.granted().len(), 1, "{}: one attach, one grant", of());
@@ -423,11 +423,11 @@ fn what_leads_to_the_keys_of_an_attach_is_gone_when_the_attach_completes() {
     };
     let (mut net, ue) = begin();
     net.ue_mut(ue).faults_mut().ignore.push((mm::MessageType::SecurityModeCommand, 1));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.advance(SECOND);
     assert!(holds(&mut net), "the log leads through the attach as long as that lasts");
     let (mut net, ue) = begin();
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.advance(SECOND);
     assert!(
         served(&net, ue).is_some() && !holds(&mut net),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::common::*;
 use crate::open::{BROKER, config, fault, nas_of, replays};
 use whimbrel_control::config::Config;
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::open::Unreachable;
 use whimbrel_control::refusal::BrokerFault;
 use whimbrel_control::{Event as CoreEvent, Refusal};
@@ -16,7 +16,7 @@ use whimbrel_nas::ie::MmCause;
 use whimbrel_nas::mm;
 use whimbrel_open::broker::Home;
 use whimbrel_open::msg::Grant;
-use whimbrel_ran::ue::{Command, Reason, SessionRequest, SuciSource, UeConfig};
+use whimbrel_ran::ue::{Reason, SessionRequest, SuciSource, UeCommand, UeConfig};
 use whimbrel_security::{HomeNetworkKeys, Sqn, UsimSqn};
 use whimbrel_sim::{BrokerLoss, BrokerState, CpfLoss, CtaLoss, Sim, UeIndex, home_key, home_plmn};
 use whimbrel_user::{DnIndex, Origin};
@@ -66,7 +66,7 @@ fn an_ordinary_ue_of_a_broker_registers_by_5g_aka_with_the_broker_as_its_home() 
     for (change, seed) in [((|_| {}) as fn(&mut UeConfig), 1), (conceals, 2)] {
         let (mut net, ue) = one_guest_as(seed, change);
         net.tap();
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND);
         assert!(registered(&net, ue), "{:?}", net.ue_events(ue));
         assert_eq!(net.asked(BROKER), 2, "a challenge, and the key for the response");
@@ -88,22 +88,22 @@ fn an_ordinary_ue_of_a_broker_registers_by_5g_aka_with_the_broker_as_its_home() 
 #[test] // the QoS of the grant, and every procedure of a UE's life
 fn an_ordinary_ue_of_a_broker_is_served_as_any_other() {
     let (mut net, ue) = one_guest(3);
-    net.command(ue, Command::Register);
-    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.command(ue, UeCommand::Register);
+    net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
     net.settle(SECOND);
     let sessions: Vec<_> = net.ue_ref(ue).sessions().collect();
     assert_eq!((sessions.len(), sessions[0].ambr_kbps), (1, (50_000, 20_000)));
     go_idle(&mut net, ue);
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
     go_idle(&mut net, ue);
-    net.command(ue, Command::PeriodicRegistration);
+    net.command(ue, UeCommand::PeriodicRegistration);
     net.settle(SECOND);
     assert!(registered(&net, ue) && net.asked(BROKER) == 2, "the keys in force are proof enough");
-    net.command(ue, Command::Deregister { switch_off: false });
+    net.command(ue, UeCommand::Deregister { switch_off: false });
     net.settle(SECOND);
     assert_eq!((net.cta().occupancy(), net.upf_sessions(), net.cta().registered()), ((0, 0), 0, 0));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue) && net.granted().len() == 2, "another registration, another grant");
     no_violations(&net);
@@ -116,10 +116,10 @@ fn an_ordinary_ue_that_is_known_is_authenticated_again_by_its_supi() {
     config.amf.access.authentication.every_registrations = Some(1);
     let (mut net, ue) = populate(Sim::builder(4).config(config).build(), conceals);
     net.tap();
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     for _ in 0..2 {
-        net.command(ue, Command::PeriodicRegistration);
+        net.command(ue, UeCommand::PeriodicRegistration);
         net.settle(SECOND);
     }
     assert!(registered(&net, ue) && net.asked(BROKER) == 4, "{} questions", net.asked(BROKER));
@@ -136,7 +136,7 @@ fn a_usim_that_is_ahead_of_its_broker_is_resynchronised() {
         (0..32).for_each(|ind| sqn.accept(Sqn::new(500 + u64::from(ind), ind)).expect("it is fresh"));
         config.sqn = sqn;
     });
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue), "{:?}", net.ue_events(ue));
     assert_eq!((net.asked(BROKER), net.granted().len()), (3, 1), "two challenges and a response");
@@ -150,7 +150,7 @@ fn a_usim_that_is_ahead_of_its_broker_is_resynchronised() {
 fn a_ue_that_does_not_prove_its_key_gets_no_grant() {
     let (mut net, ue) = one_guest(6);
     net.ue_mut(ue).faults_mut().wrong_res_star = true;
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(matches!(first_refusal(&net), Some(Refusal::WrongResponse)), "{:?}", first_refusal(&net));
     assert_eq!((net.asked(BROKER), net.granted().len()), (1, 0), "HXRES* has shown it");
@@ -164,7 +164,7 @@ fn what_a_broker_refuses_an_ordinary_ue_is_rejected_without_an_eap_message() {
     user.revoked = true;
     broker.set_home_user(supi, user);
     net.tap();
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::IllegalUe)));
     let plain = |m: &mm::Message| matches!(m, mm::Message::RegistrationReject(m) if m.eap_message.is_none());
@@ -175,7 +175,7 @@ fn what_a_broker_refuses_an_ordinary_ue_is_rejected_without_an_eap_message() {
 #[test] // TS 24.501 §5.5.1.2.5, cause #11 of a home network that is not served
 fn ues_of_a_home_network_that_is_not_listed_are_refused_without_a_question() {
     let (mut net, ue) = populate(Sim::builder(8).config(config()).build(), |_| {});
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(matches!(first_refusal(&net), Some(Refusal::OtherHomeNetwork(plmn)) if plmn == home_plmn()));
     assert_eq!(net.asked(BROKER), 0);
@@ -188,7 +188,7 @@ fn a_sap_ue_is_never_challenged() {
     let sap = net.add_sap_ue(gnb, 2, BROKER);
     net.broker_mut(BROKER).config.policy.operators = Some([].into());
     net.tap();
-    net.command(sap, Command::Register);
+    net.command(sap, UeCommand::Register);
     net.settle(SECOND * 30);
     let sent = nas_of(&net.tapped());
     let falls_back = |m: &mm::Message| {
@@ -201,7 +201,7 @@ fn a_sap_ue_is_never_challenged() {
 fn a_broker_that_is_silent_between_challenge_and_response_costs_ten_seconds() {
     let (mut net, ue) = one_guest(10);
     net.lose_broker_at(BROKER, 2, BrokerLoss::Before);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.advance(SECOND);
     net.set_broker(BROKER, BrokerState::Silent);
     net.advance(SECOND * 11);
@@ -213,13 +213,13 @@ fn a_broker_that_is_silent_between_challenge_and_response_costs_ten_seconds() {
 
 /// An attach, a session, and the end.
 fn life(net: &mut Sim, ue: UeIndex, of: &dyn Fn() -> String) {
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND * 8);
     assert!(registered(net, ue), "{}: {:?}", of(), net.ue_events(ue));
-    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
     net.settle(SECOND * 8);
     assert_eq!(net.ue_ref(ue).sessions().count(), 1, "{}: {:?}", of(), net.ue_events(ue));
-    net.command(ue, Command::Deregister { switch_off: false });
+    net.command(ue, UeCommand::Deregister { switch_off: false });
     net.settle(SECOND * 8);
     assert_eq!((net.cta().occupancy(), net.upf_sessions()), ((0, 0), 0), "{}", of());
     assert_eq!(net.granted().len(), 1, "{}: one attach, one grant", of());
@@ -288,7 +288,7 @@ fn questions_to_brokers_are_limited_per_gnb_where_cpfs_are_their_own() {
     let elsewhere = net.add_sap_ue(other, 9, BROKER);
     net.settle(SECOND / 10);
     for ue in flood.iter().chain([&elsewhere]) {
-        net.command(*ue, Command::Register);
+        net.command(*ue, UeCommand::Register);
     }
     net.advance(SECOND);
     assert_eq!(net.asked(BROKER), 3, "two of one gNB, one of the other");
@@ -298,7 +298,7 @@ fn questions_to_brokers_are_limited_per_gnb_where_cpfs_are_their_own() {
     assert!(flood.iter().all(|ue| net.ue_ref(*ue).sap_session().is_some()), "they are asked for again");
 }
 
-fn deregistered(net: &Sim) -> Vec<Deregistered> {
+fn deregistered(net: &Sim) -> Vec<DeregistrationReason> {
     let why = |e: &CoreEvent| match e {
         CoreEvent::Deregistered { why, .. } => Some(*why),
         _ => None,
@@ -316,15 +316,15 @@ fn a_grant_that_expires_ends_the_registration_and_another_may_follow() {
         };
         let (mut net, ue) = populate(builder.build(), |_| {});
         net.broker_mut(BROKER).config.policy.validity_s = 30;
-        net.command(ue, Command::Register);
-        net.command(ue, Command::EstablishSession(SessionRequest::default()));
+        net.command(ue, UeCommand::Register);
+        net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
         net.settle(SECOND);
         assert!(registered(&net, ue));
         net.advance(SECOND * 25);
         assert_eq!((deregistered(&net), net.granted().len()), (vec![], 1));
         net.broker_mut(BROKER).config.policy.validity_s = 24 * 3_600;
         net.advance(SECOND * 10);
-        assert_eq!(deregistered(&net), [Deregistered::GrantExpired]);
+        assert_eq!(deregistered(&net), [DeregistrationReason::GrantExpired]);
         assert!(registered(&net, ue) && net.granted().len() == 2, "the broker has decided again");
         assert_eq!(net.cta().registered(), 1);
         no_violations(&net);
@@ -335,13 +335,13 @@ fn a_grant_that_expires_ends_the_registration_and_another_may_follow() {
 fn a_grant_of_an_idle_ue_that_expires_ends_its_registration_without_a_message() {
     let (mut net, ue) = one_guest(16);
     net.broker_mut(BROKER).config.policy.validity_s = 30;
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     go_idle(&mut net, ue);
     net.advance(SECOND * 35);
-    assert_eq!(deregistered(&net), [Deregistered::GrantExpired]);
+    assert_eq!(deregistered(&net), [DeregistrationReason::GrantExpired]);
     assert_eq!(net.cta().occupancy(), (0, 0));
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND * 5);
     assert!(registered(&net, ue) && net.granted().len() == 2, "{:?}", net.ue_events(ue));
     replays(&mut net);
@@ -353,8 +353,8 @@ fn a_ue_that_does_not_answer_is_served_no_longer_than_its_credit_pays() {
     let mut keys = HomeNetworkKeys::new();
     keys.insert(1, home_key());
     net.broker_mut(BROKER).set_home(Home { plmn: home_plmn(), keys, credit_micros: 50 });
-    net.command(ue, Command::Register);
-    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.command(ue, UeCommand::Register);
+    net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
     net.settle(SECOND);
     net.ue_mut(ue).faults_mut().ignore.push((mm::MessageType::DeregistrationRequestUeTerminated, 10));
     let address = net.ue_ref(ue).sessions().next().and_then(|s| s.ipv4).expect("an address");
@@ -365,7 +365,7 @@ fn a_ue_that_does_not_answer_is_served_no_longer_than_its_credit_pays() {
     net.advance(SECOND);
     assert_eq!((deregistered(&net), net.upf_sessions()), (vec![], 0), "it is asked, and has no session");
     net.advance(SECOND * 60);
-    assert_eq!(deregistered(&net), [Deregistered::CreditUsedUp]);
+    assert_eq!(deregistered(&net), [DeregistrationReason::CreditUsedUp]);
     assert_eq!(net.cta().occupancy(), (0, 0));
 }
 
@@ -376,8 +376,8 @@ fn a_credit_that_is_used_up_ends_the_registration() {
     keys.insert(1, home_key());
     // 200 millionths a MiB: 256 KiB.
     net.broker_mut(BROKER).set_home(Home { plmn: home_plmn(), keys, credit_micros: 50 });
-    net.command(ue, Command::Register);
-    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.command(ue, UeCommand::Register);
+    net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
     net.settle(SECOND);
     let address = net.ue_ref(ue).sessions().next().and_then(|s| s.ipv4).expect("an address");
     let packet = whimbrel_sim::udp(address, &[7; 1_000]);
@@ -393,7 +393,7 @@ fn a_credit_that_is_used_up_ends_the_registration() {
     assert!(ul == 0 && (128 << 10..=206_000).contains(&dl), "{dl} octets are reported");
     assert_eq!((deregistered(&net), net.granted().len()), (vec![], 1));
     send(&mut net, 150);
-    assert_eq!(deregistered(&net), [Deregistered::CreditUsedUp]);
+    assert_eq!(deregistered(&net), [DeregistrationReason::CreditUsedUp]);
     net.advance(Duration::from_secs(5));
     assert!(registered(&net, ue) && net.granted().len() == 2);
     assert_eq!(used(&net), Some((0, 0)), "another grant, another credit");

@@ -4,7 +4,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use whimbrel_sim::{OpenFaults, OpenPlan, OpenRun, Planted};
+use whimbrel_sim::{OpenFaults, OpenPlan, OpenRun, PlantedFault};
 
 #[test]
 fn users_of_brokers_are_served_by_grants_while_every_party_fails() {
@@ -41,23 +41,25 @@ fn the_same_seed_gives_the_same_run() {
 }
 
 /// The faults under which a planted one shows within minutes.
-fn faults_for(planted: Planted) -> OpenFaults {
+fn faults_for(planted: PlantedFault) -> OpenFaults {
     let mut faults = OpenFaults::none();
     match planted {
-        Planted::GrantMissingAtBackup | Planted::RegistrationMissingAtBackup => faults.cpf_losses = 500,
-        Planted::UsageMissingAtBackup => (faults.cpf_losses, faults.credit_micros) = (500, 125),
-        Planted::EntropyRepeats | Planted::AnswersBeforeCommit => faults.broker_losses = 500,
-        Planted::RefusalNotDurable => {
+        PlantedFault::GrantMissingAtBackup | PlantedFault::RegistrationMissingAtBackup => {
+            faults.cpf_losses = 500
+        }
+        PlantedFault::UsageMissingAtBackup => (faults.cpf_losses, faults.credit_micros) = (500, 125),
+        PlantedFault::EntropyRepeats | PlantedFault::AnswersBeforeCommit => faults.broker_losses = 500,
+        PlantedFault::RefusalNotDurable => {
             (faults.broker_losses, faults.price_caps, faults.sap.replayed) = (500, 200, 1_000);
         }
-        Planted::KeyLostWithPower => faults.power_losses = 500,
+        PlantedFault::KeyLostWithPower => faults.power_losses = 500,
     }
     faults
 }
 
 #[test]
 fn each_invariant_has_a_planted_fault_that_is_found() {
-    for (planted, broken) in Planted::ALL {
+    for (planted, broken) in PlantedFault::ALL {
         let found = (0..4).find_map(|seed| {
             let mut run = OpenRun::with_faults(seed, OpenPlan::SMALL, 3, faults_for(planted), Some(planted));
             let panicked = catch_unwind(AssertUnwindSafe(|| {

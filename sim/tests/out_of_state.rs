@@ -17,7 +17,7 @@ use whimbrel_pfcp::msg::{
 };
 use whimbrel_pfcp::{self as pfcp, Frame, Message as Pfcp};
 use whimbrel_ran::gnb::Via;
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::UeCommand;
 use whimbrel_sim::{GnbIndex, Sim, UpfState};
 
 /// What the UE is at when it is surprised.
@@ -79,7 +79,7 @@ fn in_state(state: State) -> Sim {
         _ => None,
     };
     net.ue_mut(VICTIM).faults_mut().ignore.extend(deaf.map(|m| (m, 99)));
-    net.command(VICTIM, Command::Register);
+    net.command(VICTIM, UeCommand::Register);
     net.settle(SECOND);
     if deaf.is_some() || state == State::Connected {
         return net;
@@ -97,7 +97,7 @@ fn in_state(state: State) -> Sim {
         State::SessionRelease => {
             net.ue_mut(VICTIM).faults_mut().ignore.push((MessageType::DlNasTransport, 99));
             let id = net.ue_ref(VICTIM).sessions().next().map(|s| s.id);
-            net.command(VICTIM, Command::ReleaseSession(id.expect("it has a session")));
+            net.command(VICTIM, UeCommand::ReleaseSession(id.expect("it has a session")));
             net.settle(SECOND / 10);
         }
         State::Idle => go_idle(&mut net, VICTIM),
@@ -115,12 +115,12 @@ fn in_state(state: State) -> Sim {
         State::Rejected => {
             go_idle(&mut net, VICTIM);
             net.order(ue, CoreCommand::Superseded);
-            net.command(VICTIM, Command::ServiceRequest);
+            net.command(VICTIM, UeCommand::ServiceRequest);
             net.settle(SECOND / 20);
             assert!(victim(&net).is_some_and(|p| p.awaits_release()));
         }
         State::Deregistered => {
-            net.command(VICTIM, Command::Deregister { switch_off: false });
+            net.command(VICTIM, UeCommand::Deregister { switch_off: false });
             net.settle(SECOND / 20);
             assert!(victim(&net).is_some_and(|p| p.awaits_release() && p.sessions.len() == 1));
         }
@@ -215,7 +215,7 @@ fn any_nas_message_in_any_state() {
     for state in STATES {
         for message in &messages {
             let mut net = in_state(state);
-            net.command(VICTIM, Command::Say(message.clone()));
+            net.command(VICTIM, UeCommand::Say(message.clone()));
             judge(&mut net, &|| format!("{message:02x?} in {state:?}"));
         }
     }
@@ -346,11 +346,11 @@ fn asked(what: Asked) -> (Sim, Vec<Vec<u8>>) {
     net.set_upf(UpfState::ByHand);
     match what {
         Asked::Establishment => net.command(VICTIM, session()),
-        Asked::Activation => net.command(VICTIM, Command::ServiceRequest),
+        Asked::Activation => net.command(VICTIM, UeCommand::ServiceRequest),
         Asked::Deactivation => net.release(VICTIM, CauseRadioNetwork::UserInactivity.into()),
         Asked::Deletion => {
             let id = net.ue_ref(VICTIM).sessions().next().map(|s| s.id);
-            net.command(VICTIM, Command::ReleaseSession(id.expect("it has a session")));
+            net.command(VICTIM, UeCommand::ReleaseSession(id.expect("it has a session")));
         }
         Asked::Nothing | Asked::PathSwitch => {}
     }

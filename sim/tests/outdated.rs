@@ -11,7 +11,7 @@ use whimbrel_control::{Command as CoreCommand, RanEvent, UeId};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::msg::PathSwitchRequest;
 use whimbrel_ran::gnb::Via;
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::UeCommand;
 use whimbrel_resilience::replication::{CpfId, Marking, UeLogLimits};
 use whimbrel_resilience::{LogLimits, ProtocolViolation};
 use whimbrel_sim::{CpfLoss, GnbIndex, Sim, UeIndex};
@@ -32,7 +32,7 @@ impl Scene {
     fn new(logs: LogLimits) -> Self {
         let stage = of(Sim::builder(1).cpfs(3, 2).logs(logs).build(), 1);
         let (mut net, ue) = (stage.net, stage.ues[0]);
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND);
         let context = net.contexts().next().expect("it is registered").id;
         let serves = net.cta().served_by(context).expect("a CPF serves it");
@@ -52,7 +52,7 @@ impl Scene {
     }
 
     /// The primary dies at its next message. Gives the CPF that serves the UE then.
-    fn lose_primary(&mut self, next: Command) -> Option<CpfId> {
+    fn lose_primary(&mut self, next: UeCommand) -> Option<CpfId> {
         self.net.lose_cpf_at(self.net.links_taken() + 1, CpfLoss::BeforeInput);
         self.net.command(self.ue, next);
         self.net.settle(SECOND * 3);
@@ -65,9 +65,9 @@ fn an_outdated_replica_gets_the_state_from_another_replica() {
     let mut scene = Scene::new(LogLimits::default());
     scene.session_without_second();
     // When the two others die one after the other, the UE does not notice.
-    scene.lose_primary(Command::PeriodicRegistration);
+    scene.lose_primary(UeCommand::PeriodicRegistration);
     go_idle(&mut scene.net, scene.ue);
-    scene.lose_primary(Command::ServiceRequest);
+    scene.lose_primary(UeCommand::ServiceRequest);
     let counts = scene.net.cta().replication_counters();
     assert_eq!((counts.cpfs_lost, counts.taken_over, counts.lost, counts.diverged), (2, 2, 0, 0));
     scene.net.check_user_plane();
@@ -80,10 +80,10 @@ fn a_replica_that_gets_no_state_does_not_take_over() {
     let [first, second] = scene.backs;
     scene.net.hold_between_cpfs(first, second);
     scene.session_without_second();
-    assert_eq!(scene.lose_primary(Command::PeriodicRegistration), Some(first), "the other one has it");
+    assert_eq!(scene.lose_primary(UeCommand::PeriodicRegistration), Some(first), "the other one has it");
     go_idle(&mut scene.net, scene.ue);
     scene.net.advance(LONG);
-    scene.lose_primary(Command::ServiceRequest);
+    scene.lose_primary(UeCommand::ServiceRequest);
     let counts = scene.net.cta().replication_counters();
     assert_eq!(
         (counts.taken_over, counts.lost, counts.diverged),
@@ -109,8 +109,8 @@ fn a_state_that_arrives_after_the_notice_that_it_is_outdated_is_ignored() {
     assert!(scene.net.release_between_cpfs(scene.serves, second) >= 2);
     scene.net.settle(SECOND);
     assert_eq!(scene.net.backed(), held + 1, "the newest one is what it should hold");
-    scene.lose_primary(Command::ServiceRequest);
-    scene.lose_primary(Command::PeriodicRegistration);
+    scene.lose_primary(UeCommand::ServiceRequest);
+    scene.lose_primary(UeCommand::PeriodicRegistration);
     let counts = scene.net.cta().replication_counters();
     assert_eq!((counts.taken_over, counts.lost, counts.diverged), (2, 0, 0));
     no_violations(&scene.net);
@@ -124,7 +124,7 @@ fn the_papers_mark_at_a_second_procedure_costs_a_registration_and_ours_nothing()
         scene.backs.into_iter().for_each(|replica| scene.net.hold_between_cpfs(scene.serves, replica));
         scene.net.command(scene.ue, session());
         scene.net.settle(SECOND);
-        scene.lose_primary(Command::PeriodicRegistration);
+        scene.lose_primary(UeCommand::PeriodicRegistration);
         let counts = scene.net.cta().replication_counters();
         assert_eq!(
             (counts.cpfs_lost, counts.taken_over, counts.lost, counts.diverged),
@@ -168,7 +168,7 @@ fn a_ue_whose_log_overflowed_counts_as_without_backup_until_a_replica_has_its_st
 fn cut_off(cpfs: u16, logs: LogLimits) -> (Sim, UeIndex, UeId, [CpfId; 2]) {
     let stage = of(Sim::builder(1).cpfs(cpfs, 1).logs(logs).build(), 1);
     let (mut net, ue) = (stage.net, stage.ues[0]);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     net.command(ue, session());
     net.settle(SECOND);
@@ -188,7 +188,7 @@ fn given_up(net: &Sim) -> (usize, u64) {
 fn wakes_up(net: &mut Sim, ue: UeIndex, times: usize) {
     for _ in 0..times {
         go_idle(net, ue);
-        net.command(ue, Command::ServiceRequest);
+        net.command(ue, UeCommand::ServiceRequest);
         net.settle(SECOND);
     }
 }
@@ -228,7 +228,7 @@ fn a_replica_that_does_not_get_the_state_in_time_is_replaced() {
     assert!(!net.cta().backed_by(context).contains(&backs));
     net.lose_cpf(serves);
     net.settle(SECOND);
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
     assert_eq!(net.cta().replication_counters().lost, 0);
     net.check_user_plane();
@@ -303,7 +303,7 @@ fn a_full_log_costs_the_replay_and_not_the_service() {
         assert_eq!(scene.net.cta().logged(), (0, 0));
         // Its replicas have caught up: it goes on as any other.
         go_idle(&mut scene.net, scene.ue);
-        scene.lose_primary(Command::ServiceRequest);
+        scene.lose_primary(UeCommand::ServiceRequest);
         assert_eq!(scene.net.cta().replication_counters().lost, 0);
         no_violations(&scene.net);
     }
@@ -314,7 +314,7 @@ fn alone() -> (Sim, UeIndex, [GnbIndex; 2]) {
     let ue = UeLogLimits { inputs: 3, ..UeLogLimits::default() };
     let stage = of(Sim::builder(1).cpfs(2, 1).logs(LogLimits { ue, ..LogLimits::default() }).build(), 1);
     let (mut net, ue) = (stage.net, stage.ues[0]);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let context = net.contexts().next().expect("it is registered").id;
     let serves = net.cta().served_by(context).expect("a CPF serves it");
@@ -341,7 +341,7 @@ fn a_path_switch_of_a_ue_that_is_lost_is_refused() {
         let refused = counts(|m| matches!(m, Message::PathSwitchRequestFailure(_)));
         assert_eq!(done + refused, 1, "at message {nth}: {heard:?}");
         lost += refused;
-        net.command(ue, Command::ServiceRequest);
+        net.command(ue, UeCommand::ServiceRequest);
         net.advance(LONG);
         assert!(registered(&net, ue), "at message {nth}: it registers again if it was lost");
         no_violations(&net);

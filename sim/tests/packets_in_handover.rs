@@ -12,7 +12,7 @@ use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_ngap::msg::{HandoverCancel, UeContextReleaseRequest};
 use whimbrel_ran::gnb::{Event as GnbEvent, Faults as GnbFaults, Via};
-use whimbrel_ran::ue::{Command, SessionRequest};
+use whimbrel_ran::ue::{SessionRequest, UeCommand};
 use whimbrel_sim::{CpfLoss, GnbIndex, N3_LATENCY, Sim, UeIndex, default_config, ue_config};
 
 /// Time between two packets.
@@ -43,10 +43,10 @@ fn scene(mut net: Sim, direct: bool) -> (Sim, PduSessionId) {
     }
     net.add_ue(GNBS[0], ue_config(1));
     net.settle(SECOND / 10);
-    net.command(UE, Command::Register);
+    net.command(UE, UeCommand::Register);
     net.settle(SECOND);
     let pdu_session_type = PduSessionType::Ipv4;
-    net.command(UE, Command::EstablishSession(SessionRequest { pdu_session_type, ..Default::default() }));
+    net.command(UE, UeCommand::EstablishSession(SessionRequest { pdu_session_type, ..Default::default() }));
     net.settle(SECOND);
     let session = net.ue_ref(UE).sessions().next().expect("a session").id;
     net.carry();

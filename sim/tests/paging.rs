@@ -18,17 +18,17 @@ use whimbrel_ngap::msg::{
 use whimbrel_pfcp::Frame;
 use whimbrel_pfcp::ie::{Cause, PdrId, ReportType};
 use whimbrel_pfcp::msg::{DownlinkDataReport, SessionModificationResponse, SessionReportRequest};
-use whimbrel_ran::ue::{Command, Event, SessionRequest};
+use whimbrel_ran::ue::{Event, SessionRequest, UeCommand};
 use whimbrel_sim::{GnbIndex, Sim, UeIndex, UpfState};
 
 /// A registered UE with one session, idle.
 fn idle_with_session(seed: u64) -> (Sim, UeIndex) {
     let (mut net, ue) = one_ue(seed);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     net.command(
         ue,
-        Command::EstablishSession(SessionRequest {
+        UeCommand::EstablishSession(SessionRequest {
             dnn: None,
             s_nssai: None,
             pdu_session_type: PduSessionType::Ipv4,
@@ -82,7 +82,7 @@ fn downlink_data_pages_an_idle_ue() {
 fn downlink_data_while_the_user_plane_comes_up() {
     let (mut net, ue) = idle_with_session(1);
     net.set_upf(UpfState::ByHand);
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND / 10);
     let requests = net.take_pfcp();
     let [led] = requests.as_slice() else { panic!("{} requests", requests.len()) };
@@ -107,10 +107,10 @@ fn among_three_gnbs(seed: u64, near: Duration) -> (Sim, UeIndex) {
     }
     let ue = net.add_ue(GnbIndex(0), whimbrel_sim::ue_config(1));
     net.settle(SECOND / 10);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let request = SessionRequest { dnn: None, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 };
-    net.command(ue, Command::EstablishSession(request));
+    net.command(ue, UeCommand::EstablishSession(request));
     net.settle(SECOND);
     go_idle(&mut net, ue);
     (net, ue)
@@ -159,7 +159,7 @@ fn a_ue_is_paged_first_where_it_was_seen() {
 #[test] // TS 23.501 §5.4.3.2, §5.4.6.2: a gNB that its last one recommends is asked, too; what was seen too long ago says nothing; nor does a gNB that is gone
 fn where_a_ue_is_likely_to_be() {
     let (mut net, ue) = among_three_gnbs(14, MINUTE);
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
     net.take_over(GnbIndex(0));
     let other = GlobalGnbId::new(PlmnId::TEST, 2, 28).expect("28 bits");
@@ -227,10 +227,10 @@ fn paging_goes_to_the_registration_area() {
     let gnb = net.add_gnb(cell);
     let ue = net.add_ue(gnb, whimbrel_sim::ue_config(1));
     net.settle(SECOND / 10);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let request = SessionRequest { dnn: None, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 };
-    net.command(ue, Command::EstablishSession(request));
+    net.command(ue, UeCommand::EstablishSession(request));
     net.settle(SECOND);
     go_idle(&mut net, ue);
     downlink_data(&mut net, 84);
@@ -281,7 +281,7 @@ fn a_ue_that_cannot_be_paged_is_deregistered() {
 fn a_ue_paged_to_be_deregistered_comes_with_something_else() {
     let (mut net, ue) = idle_with_session(10);
     deregister(&mut net);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Deregistered { .. })));
     assert_eq!((net.cta().contexts().count(), net.upf_sessions()), (0, 0));
@@ -336,10 +336,10 @@ fn release_recommending(net: &mut Sim, recommended: Vec<RecommendedCellItem>, no
 #[test] // TS 38.413 §8.5.1.2, §8.3.3.2, §8.14.1.2; TS 23.501 §5.4.4.2, §5.4.6.2; TS 23.502 §4.2.3.3 step 3a: what gNBs reported of the UE comes back when it is paged, with the priority of what waits and the number of the attempt
 fn paging_is_assisted() {
     let (mut net, ue) = one_ue(12);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let request = SessionRequest { dnn: None, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 };
-    net.command(ue, Command::EstablishSession(request));
+    net.command(ue, UeCommand::EstablishSession(request));
     net.settle(SECOND);
     net.take_over(GnbIndex(0));
     let c = connection(&net).clone();

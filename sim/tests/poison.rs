@@ -3,12 +3,12 @@
 
 use crate::common::stage::session;
 use crate::common::*;
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::{Envelope, Event, Payload, UeId};
 use whimbrel_ids::{Instant, Tmsi};
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::Via;
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::UeCommand;
 use whimbrel_resilience::link::{CpfCommand, CpfReport};
 use whimbrel_resilience::{CodeVersion, CpfOutbox, ReplicatedCpf, Trial, TrialOutcome};
 use whimbrel_sim::{
@@ -30,12 +30,12 @@ fn live(net: &mut Sim, gnbs: [GnbIndex; 2], ues: &[UeIndex]) {
     for step in 0..6 {
         for &ue in ues {
             match step {
-                0 => net.command(ue, Command::Register),
+                0 => net.command(ue, UeCommand::Register),
                 1 => net.command(ue, session()),
                 2 => net.release(ue, Cause::RadioNetwork(CauseRadioNetwork::UserInactivity)),
-                3 => net.command(ue, Command::ServiceRequest),
+                3 => net.command(ue, UeCommand::ServiceRequest),
                 4 => net.hand_over(ue, gnbs[1], Via::Xn),
-                _ => net.command(ue, Command::PeriodicRegistration),
+                _ => net.command(ue, UeCommand::PeriodicRegistration),
             }
         }
         net.settle(SECOND * 3);
@@ -44,7 +44,7 @@ fn live(net: &mut Sim, gnbs: [GnbIndex; 2], ues: &[UeIndex]) {
 
 /// The UEs that were given up for an input.
 fn given_up(net: &Sim) -> usize {
-    let fault = |e: &Event| matches!(e, Event::Deregistered { why: Deregistered::Fault, .. });
+    let fault = |e: &Event| matches!(e, Event::Deregistered { why: DeregistrationReason::Fault, .. });
     net.events.ues.iter().filter(|(_, e)| fault(&e.event)).count()
 }
 

@@ -377,11 +377,11 @@ fn cooperating_gnbs_hand_over_predicted_ues() {
     net.configure(config);
     let ue = net.add_ue(SOURCE, whimbrel_sim::ue_config(1));
     net.settle(SECOND / 10);
-    net.command(ue, whimbrel_ran::ue::Command::Register);
+    net.command(ue, whimbrel_ran::ue::UeCommand::Register);
     net.settle(SECOND);
     let session =
         SessionRequest { dnn: None, s_nssai: None, pdu_session_type: whimbrel_nas::ie::PduSessionType::Ipv4 };
-    net.command(ue, whimbrel_ran::ue::Command::EstablishSession(session));
+    net.command(ue, whimbrel_ran::ue::UeCommand::EstablishSession(session));
     net.settle(SECOND);
     for (expected, to) in [(2, 2), (3, 3), (2, 1), (2, 2), (1, 3)] {
         let gnb = GlobalGnbId::new(PlmnId::TEST, expected, 28).expect("28 bits");

@@ -7,7 +7,7 @@ use whimbrel_control::udm::{Priority, Subscription};
 use whimbrel_control::{Command as Order, Event as CoreEvent};
 use whimbrel_nas::ie::{GprsTimer3, MicoIndication, MmCause};
 use whimbrel_ngap::ie::RrcEstablishmentCause;
-use whimbrel_ran::ue::{AskFor, Command, MmState, Reason, SessionRequest};
+use whimbrel_ran::ue::{AskFor, MmState, Reason, SessionRequest, UeCommand};
 use whimbrel_sim::{Sim, UeIndex, default_config, ue_config};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -15,8 +15,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 fn on_air(seed: u64, ask: AskFor) -> (Sim, UeIndex) {
     let (mut net, ue) = one_ue(seed);
     net.ue_mut(ue).faults_mut().ask_for = Some(ask.into());
-    net.command(ue, Command::Register);
-    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.command(ue, UeCommand::Register);
+    net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
     net.settle(SECOND);
     assert!(registered(&net, ue));
     (net, ue)
@@ -40,7 +40,7 @@ fn reachability_of_a_connected_ue_is_reported_at_once() {
 
 #[test] // TS 23.502 §4.2.5.2, §4.2.5.3: the report about an idle UE is sent when it connects, once per request
 fn reachability_of_an_idle_ue_is_reported_at_its_next_connection() {
-    for come in [Command::ServiceRequest, Command::PeriodicRegistration] {
+    for come in [UeCommand::ServiceRequest, UeCommand::PeriodicRegistration] {
         let (mut net, ue) = on_air(2, AskFor::default());
         go_idle(&mut net, ue);
         order(&mut net);
@@ -50,7 +50,7 @@ fn reachability_of_an_idle_ue_is_reported_at_its_next_connection() {
         net.settle(SECOND);
         assert_eq!(reports(&net), 1);
         go_idle(&mut net, ue);
-        net.command(ue, Command::ServiceRequest);
+        net.command(ue, UeCommand::ServiceRequest);
         net.settle(SECOND);
         assert_eq!(reports(&net), 1, "it was asked for once");
         no_violations(&net);
@@ -63,7 +63,7 @@ fn an_unauthenticated_ue_with_the_same_identity_is_not_reported_as_reachable() {
     go_idle(&mut net, ue);
     order(&mut net);
     net.ue_mut(ue).faults_mut().wrong_mac = 1;
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
     assert_eq!(reports(&net), 0);
 }
@@ -85,7 +85,7 @@ fn a_strictly_periodic_ue_comes_by_the_clock() {
         done.count()
     };
     net.advance(50 * MINUTE);
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
     assert!(net.ue_ref(ue).is_connected());
     go_idle(&mut net, ue);
@@ -102,7 +102,7 @@ fn a_strictly_periodic_ue_is_given_up_by_the_clock() {
     let (mut net, ue) = on_air(5, strict());
     go_idle(&mut net, ue);
     net.advance(50 * MINUTE);
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
     go_idle(&mut net, ue);
     // It loses its power: nothing is heard of it any more.
@@ -134,8 +134,8 @@ fn congested(seed: u64, priority: Priority) -> (Sim, UeIndex) {
     let ue = net.add_ue(gnb, ue_config(1));
     net.home().subscribe(Subscription { priority, ..subscription() });
     net.settle(SECOND / 10);
-    net.command(ue, Command::Register);
-    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.command(ue, UeCommand::Register);
+    net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
     net.settle(SECOND);
     go_idle(&mut net, ue);
     let mut busy = default_config();
@@ -148,7 +148,7 @@ fn congested(seed: u64, priority: Priority) -> (Sim, UeIndex) {
 fn subscribed_priority_passes_congestion() {
     for (seed, mps, mcs) in [(7, true, false), (8, false, true)] {
         let (mut net, ue) = congested(seed, Priority { mps, mcs });
-        for come in [Command::ServiceRequest, Command::PeriodicRegistration] {
+        for come in [UeCommand::ServiceRequest, UeCommand::PeriodicRegistration] {
             net.command(ue, come);
             net.settle(SECOND);
             assert!(net.ue_ref(ue).is_connected(), "{:?}", net.ue_events(ue));
@@ -157,7 +157,7 @@ fn subscribed_priority_passes_congestion() {
         no_violations(&net);
     }
     let (mut net, ue) = congested(9, Priority::default());
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::Congestion)));
 }
@@ -167,13 +167,13 @@ fn priority_that_is_not_subscribed() {
     for claim in [RrcEstablishmentCause::MpsPriorityAccess, RrcEstablishmentCause::McsPriorityAccess] {
         let (mut net, ue) = congested(10, Priority::default());
         net.ue_mut(ue).faults_mut().claim = Some(claim);
-        net.command(ue, Command::ServiceRequest);
+        net.command(ue, UeCommand::ServiceRequest);
         net.settle(SECOND);
         assert!(refused_with(&net, ue, Reason::Mm(MmCause::Congestion)));
         assert!(registered(&net, ue), "it is kept back, not thrown out");
         let unsubscribed = net.add_ue(whimbrel_sim::GnbIndex(0), ue_config(2));
         net.ue_mut(unsubscribed).faults_mut().claim = Some(claim);
-        net.command(unsubscribed, Command::Register);
+        net.command(unsubscribed, UeCommand::Register);
         net.settle(SECOND);
         assert!(refused_with(&net, unsubscribed, Reason::Mm(MmCause::Congestion)));
         assert_eq!(net.ue_ref(unsubscribed).state(), MmState::Deregistered);
@@ -186,7 +186,7 @@ fn urgent_causes_pass_congestion() {
     for claim in [RrcEstablishmentCause::HighPriorityAccess, RrcEstablishmentCause::MtAccess] {
         let (mut net, ue) = congested(11, Priority::default());
         net.ue_mut(ue).faults_mut().claim = Some(claim);
-        net.command(ue, Command::ServiceRequest);
+        net.command(ue, UeCommand::ServiceRequest);
         net.settle(SECOND);
         assert!(net.ue_ref(ue).is_connected());
         no_violations(&net);

@@ -8,8 +8,8 @@ use crate::common::stage::session;
 use crate::common::*;
 use whimbrel_control::UeId;
 use whimbrel_ran::gnb::Via;
-use whimbrel_ran::ue::Command;
-use whimbrel_resilience::region::{Areas, Region};
+use whimbrel_ran::ue::UeCommand;
+use whimbrel_resilience::region::{GnbRegions, Region};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_sim::{CpfLoss, CtaLoss, Sim, ue_config};
 
@@ -25,7 +25,7 @@ fn region(text: &str) -> Region {
 
 /// The second gNB is elsewhere; CPFs are where it says, numbered from 1.
 fn network(elsewhere: &str, places: &[&str], replicas: usize) -> Sim {
-    let mut areas = Areas::default();
+    let mut areas = GnbRegions::default();
     areas.add(&region(elsewhere), [2], []).expect("named once");
     let places: Vec<Region> = places.iter().map(|at| region(at)).collect();
     Sim::builder(7).regions(&places, areas, replicas).build()
@@ -34,7 +34,7 @@ fn network(elsewhere: &str, places: &[&str], replicas: usize) -> Sim {
 /// A UE with a session at the first gNB.
 fn settled(net: Sim) -> (Stage, UeId) {
     let mut stage = of(net, 1);
-    stage.net.command(stage.ues[0], Command::Register);
+    stage.net.command(stage.ues[0], UeCommand::Register);
     stage.net.settle(SECOND);
     stage.net.command(stage.ues[0], session());
     stage.net.settle(SECOND);
@@ -119,7 +119,7 @@ fn without_backups_every_handover_to_another_region_takes_the_state_along() {
 
 #[test] // Neutrino §4.3: within a region the CPF stays
 fn a_handover_within_a_region_keeps_the_cpf() {
-    let mut areas = Areas::default();
+    let mut areas = GnbRegions::default();
     areas.add(&region(NEXT), [3], []).expect("named once");
     let places = [HOME, HOME, NEXT].map(region);
     let (mut stage, ue) = settled(Sim::builder(7).regions(&places, areas, 1).build());
@@ -140,7 +140,7 @@ fn a_ue_that_connects_in_another_region_is_served_there() {
     let ue = stage.ues[0];
     go_idle(&mut stage.net, ue);
     stage.net.move_ue(ue, stage.gnbs[1]);
-    stage.net.command(ue, Command::ServiceRequest);
+    stage.net.command(ue, UeCommand::ServiceRequest);
     stage.net.settle(SECOND * 3);
     assert_eq!(served(&stage, context), (Some(CpfId(2)), vec![CpfId(1)]));
     no_violations(&stage.net);
@@ -150,7 +150,7 @@ fn a_ue_that_connects_in_another_region_is_served_there() {
 fn a_ue_is_assigned_in_the_region_of_its_gnb() {
     let mut stage = of(network(NEXT, &[HOME, NEXT], 1), 0);
     let ue = stage.net.add_ue(stage.gnbs[1], ue_config(1));
-    stage.net.command(ue, Command::Register);
+    stage.net.command(ue, UeCommand::Register);
     stage.net.settle(SECOND);
     let context = stage.net.contexts().next().expect("it is registered").id;
     assert_eq!(served(&stage, context), (Some(CpfId(2)), vec![CpfId(1)]));
@@ -161,7 +161,7 @@ fn a_ue_is_assigned_in_the_region_of_its_gnb() {
 fn a_ue_in_a_region_without_cpfs_is_served_in_another_one() {
     let mut stage = of(network(FAR, &[HOME, NEXT], 1), 0);
     let ue = stage.net.add_ue(stage.gnbs[1], ue_config(1));
-    stage.net.command(ue, Command::Register);
+    stage.net.command(ue, UeCommand::Register);
     stage.net.settle(SECOND);
     assert!(registered(&stage.net, ue));
     let context = stage.net.contexts().next().expect("it is registered").id;
@@ -176,7 +176,7 @@ fn a_ue_in_a_region_without_cpfs_is_served_in_another_one() {
     stage.net.settle(SECOND);
     assert_eq!(served(&stage, context).0, Some(comes));
     stage.net.lose_cpf(comes);
-    stage.net.command(ue, Command::ServiceRequest);
+    stage.net.command(ue, UeCommand::ServiceRequest);
     stage.net.settle(SECOND * 3);
     assert!(registered(&stage.net, ue));
     no_violations(&stage.net);
@@ -216,7 +216,7 @@ fn a_ue_that_moved_survives_the_loss_of_its_cpf() {
     let next = stage.net.links_taken() + 1;
     stage.net.lose_cpf_at(next, CpfLoss::BeforeInput);
     go_idle(&mut stage.net, stage.ues[0]);
-    stage.net.command(stage.ues[0], Command::ServiceRequest);
+    stage.net.command(stage.ues[0], UeCommand::ServiceRequest);
     stage.net.settle(SECOND * 3);
     assert!(registered(&stage.net, stage.ues[0]));
     assert_eq!(served(&stage, ue).0, Some(CpfId(4)), "the next best is of the same larger region");

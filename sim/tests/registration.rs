@@ -7,12 +7,12 @@ use whimbrel_control::{Event as CoreEvent, Refusal};
 use whimbrel_nas::ie::MmCause;
 use whimbrel_nas::mm::MessageType;
 use whimbrel_ngap::Message;
-use whimbrel_ran::ue::{Command, Event, Reason};
+use whimbrel_ran::ue::{Event, Reason, UeCommand};
 
 #[test] // TS 24.501 §5.5.1.2.2 to §5.5.1.2.4, §5.4.1.3.2, §5.4.1.3.4, §5.4.2.4; TS 23.502 §4.2.2.2.2 initial, step 9, step 21, step 22; TS 38.413 §8.6.1.2, §8.6.2.2, §8.6.3.2: with SUCI, 5G-AKA, security mode, new 5G-GUTI
 fn initial_registration() {
     let (mut net, ue) = one_ue(1);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue));
     assert!(net.ue_ref(ue).guti().is_some());
@@ -22,10 +22,10 @@ fn initial_registration() {
 #[test] // TS 24.501 §5.5.1.3.4; TS 23.502 §4.2.2.2.2 mobility: a UE that is known registers again under its security context, without a challenge
 fn mobility_registration_under_the_context_in_force() {
     let (mut net, ue) = one_ue(2);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let first = net.ue_ref(ue).guti();
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue));
     assert_ne!(net.ue_ref(ue).guti(), first, "every registration gives a new 5G-GUTI (TS 33.501 §6.12.3)");
@@ -35,10 +35,10 @@ fn mobility_registration_under_the_context_in_force() {
 #[test] // TS 24.501 §5.5.1.3.4 periodic; TS 23.502 §4.2.2.2.2 periodic: the periodic registration, from idle
 fn periodic_registration_from_idle() {
     let (mut net, ue) = one_ue(3);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     go_idle(&mut net, ue);
-    net.command(ue, Command::PeriodicRegistration);
+    net.command(ue, UeCommand::PeriodicRegistration);
     net.settle(SECOND);
     assert!(registered(&net, ue));
     no_violations(&net);
@@ -47,7 +47,7 @@ fn periodic_registration_from_idle() {
 #[test] // TS 24.501 §5.3.7; TS 23.501 §5.4.1.1: T3512 on the UE's side brings it back before the network gives it up
 fn a_ue_keeps_its_registration_for_a_day() {
     let (mut net, ue) = one_ue(4);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     go_idle(&mut net, ue);
     net.advance(Duration::from_secs(24 * 3600));
@@ -60,7 +60,7 @@ fn a_ue_keeps_its_registration_for_a_day() {
 fn registration_accept_lost_once() {
     let (mut net, ue) = one_ue(5);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::RegistrationAccept, 1));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(Duration::from_secs(10));
     assert!(registered(&net, ue));
     assert!(core_events(&net).any(|e| matches!(e, CoreEvent::Repeated("REGISTRATION ACCEPT"))));
@@ -70,7 +70,7 @@ fn registration_accept_lost_once() {
 fn authentication_request_lost_once() {
     let (mut net, ue) = one_ue(6);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::AuthenticationRequest, 1));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(Duration::from_secs(12));
     assert!(registered(&net, ue));
 }
@@ -83,7 +83,7 @@ fn authentication_request_never_answered() {
     let gnb = net.add_gnb(gnb_config(1));
     let ue = net.add_ue(gnb, whimbrel_sim::ue_config(1));
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::AuthenticationRequest, 99));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(Duration::from_secs(40));
     let refusal = first_refusal(&net).expect("the core says why");
     assert_eq!(refusal, Refusal::NoAnswer("AUTHENTICATION REQUEST"));
@@ -93,7 +93,7 @@ fn authentication_request_never_answered() {
 fn security_mode_command_lost_once() {
     let (mut net, ue) = one_ue(8);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::SecurityModeCommand, 1));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(Duration::from_secs(12));
     assert!(registered(&net, ue));
 }
@@ -102,7 +102,7 @@ fn security_mode_command_lost_once() {
 fn wrong_res_star_is_rejected() {
     let (mut net, ue) = one_ue(9);
     net.ue_mut(ue).faults_mut().wrong_res_star = true;
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(refused_with(&net, ue, Reason::AuthenticationRejected));
     assert_eq!(first_refusal(&net), Some(Refusal::WrongResponse));
@@ -116,7 +116,7 @@ fn wrong_key_is_rejected() {
     let mut config = whimbrel_sim::ue_config(1);
     config.k = whimbrel_security::K::new([0x5a; 16]);
     let ue = net.add_ue(gnb, config);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert_eq!(first_refusal(&net), Some(Refusal::MacFailure));
 }
@@ -125,7 +125,7 @@ fn wrong_key_is_rejected() {
 fn sqn_out_of_range_is_repaired() {
     let (mut net, ue) = one_ue(11); // a fresh USIM, to which the time is too far ahead
     net.tap();
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let asks = |m: &Message| matches!(m, Message::DownlinkNasTransport(m) if m.nas_pdu.get(2) == Some(&0x56));
     assert_eq!(net.tapped().iter().filter(|m| asks(m)).count(), 2, "AUTHENTICATION REQUEST");
@@ -137,7 +137,7 @@ fn an_unknown_subscriber_is_rejected() {
     let (mut net, ue) = one_ue(12);
     let supi = net.ue_ref(ue).config().supi;
     net.home().unknown.push(supi);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::IllegalUe)));
     assert_eq!(first_refusal(&net), Some(Refusal::UnknownSubscriber));
@@ -153,8 +153,8 @@ fn tracking_area_not_served() {
     // The gNB broadcasts a served area too, or it could not set up; its cell is in the other.
     let gnb = net.add_gnb(elsewhere);
     let far = net.add_ue(gnb, whimbrel_sim::ue_config(2));
-    net.command(ue, Command::Register);
-    net.command(far, Command::Register);
+    net.command(ue, UeCommand::Register);
+    net.command(far, UeCommand::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue));
     assert!(refused_with(&net, far, Reason::Mm(MmCause::NoSuitableCellsInTrackingArea)));
@@ -169,7 +169,7 @@ fn no_common_algorithm() {
     profile.security_capability = whimbrel_nas::ie::UeSecurityCapability::with_eps(0xf0, 0x80, 0, 0);
     config.profile = profile.into();
     let ue = net.add_ue(gnb, config);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::UeSecurityCapabilitiesMismatch)));
 }
@@ -184,7 +184,7 @@ fn no_slice_in_common() {
     let mut subscription = subscription();
     subscription.slices[0].s_nssai = whimbrel_ids::SNssai::sst(9);
     net.home().subscribe(subscription);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::NoNetworkSlicesAvailable)));
 }
@@ -195,9 +195,9 @@ fn a_second_ue_with_the_same_sim_ends_the_first() {
     let gnb = net.add_gnb(gnb_config(1));
     let first = net.add_ue(gnb, whimbrel_sim::ue_config(1));
     let second = net.add_ue(gnb, whimbrel_sim::ue_config(1));
-    net.command(first, Command::Register);
+    net.command(first, UeCommand::Register);
     net.settle(SECOND);
-    net.command(second, Command::Register);
+    net.command(second, UeCommand::Register);
     net.settle(SECOND);
     assert!(registered(&net, second));
     assert_eq!(net.cta().contexts().filter(|p| p.amf.registered).count(), 1);
@@ -206,10 +206,10 @@ fn a_second_ue_with_the_same_sim_ends_the_first() {
 #[test] // TS 24.501 §4.4.4.3; TS 33.512 §4.2.2.1.4: a wrong MAC touches nothing; the UE starts over by its own timer
 fn a_message_with_a_wrong_mac_is_dropped() {
     let (mut net, ue) = one_ue(17);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     net.ue_mut(ue).faults_mut().wrong_mac = 1;
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(Duration::from_secs(60));
     assert!(registered(&net, ue));
 }
@@ -217,13 +217,13 @@ fn a_message_with_a_wrong_mac_is_dropped() {
 #[test] // TS 24.501 §5.5.1.2.4, §5.4.3.2, §5.4.3.4; TS 23.502 §4.2.2.2.2 step 4, step 6; TS 23.527 §6.2.2: an unknown UE sends a 5G-GUTI and is asked for its SUCI
 fn unknown_guti_is_identified() {
     let (mut net, ue) = one_ue(18);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     go_idle(&mut net, ue);
     let context = net.cta().contexts().next().expect("it is registered").id;
     net.order(context, whimbrel_control::Command::Superseded); // it does not learn it
     assert_eq!(net.cta().contexts().count(), 0);
-    net.command(ue, Command::PeriodicRegistration);
+    net.command(ue, UeCommand::PeriodicRegistration);
     net.settle(Duration::from_secs(30));
     assert!(registered(&net, ue), "{:?} {:?}", net.ue_events(ue), net.events.ues);
 }
@@ -232,7 +232,7 @@ fn unknown_guti_is_identified() {
 fn a_gnb_restart_at_any_point() {
     for millis in 0..60 {
         let (mut net, ue) = one_ue(100 + millis);
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(Duration::from_millis(millis));
         let gnb = whimbrel_sim::GnbIndex(0);
         net.restart_gnb(gnb);
@@ -257,7 +257,7 @@ fn configured_cause_and_back_off() {
     let supi = net.ue_ref(ue).config().supi;
     net.home().unknown.push(supi);
     net.tap();
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::Congestion)));
     let reject = net.tapped().into_iter().find_map(|m| match m {
@@ -273,12 +273,12 @@ fn configured_cause_and_back_off() {
 #[test] // TS 23.501 §5.4.4.1: what one gNB learned of the UE's radio, the next gets in INITIAL CONTEXT SETUP REQUEST
 fn radio_capability_is_stored_and_returned() {
     let (mut net, ue) = one_ue(21);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     go_idle(&mut net, ue);
     net.tap();
-    net.command(ue, Command::ServiceRequest);
-    net.command(ue, Command::PeriodicRegistration);
+    net.command(ue, UeCommand::ServiceRequest);
+    net.command(ue, UeCommand::PeriodicRegistration);
     net.settle(SECOND);
     let returned = net.tapped().into_iter().find_map(|m| match m {
         Message::InitialContextSetupRequest(m) => m.ue_radio_capability,
@@ -295,7 +295,7 @@ fn ues_of_one_make_share_their_radio_capability() {
     net.settle(SECOND / 10);
     for n in 0..2 {
         let ue = net.add_ue(gnb, whimbrel_sim::ue_config(n));
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
     }
     net.settle(SECOND);
     let kept: Vec<_> = net.cta().contexts().filter_map(|p| p.amf.radio.capability.clone()).collect();
@@ -308,7 +308,7 @@ fn a_refused_ue_leaves_nothing_at_the_udm() {
     let mut subscription = subscription();
     subscription.slices[0].s_nssai = whimbrel_ids::SNssai::sst(9);
     net.home().subscribe(subscription);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert_eq!(net.cta().find(net.ue_ref(ue).config().supi), None);
 }
@@ -322,7 +322,7 @@ fn a_ue_that_asks_for_a_slice_in_vain_gets_its_default() {
     profile.requested_nssai = vec![whimbrel_ids::SNssai::sst(9)];
     config.profile = profile.into();
     let ue = net.add_ue(gnb, config);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue));
     assert_eq!(net.ue_ref(ue).allowed_nssai(), [whimbrel_ids::SNssai::sst(1)]);

@@ -12,7 +12,7 @@ use whimbrel_ids::{Instant, Tac};
 use whimbrel_nas::ie::MmCause;
 use whimbrel_nas::mm::MessageType;
 use whimbrel_ngap::Message;
-use whimbrel_ran::ue::{AtOnce, Command, Event, MmState, Reason, SessionRequest};
+use whimbrel_ran::ue::{AtOnce, Event, MmState, Reason, SessionRequest, UeCommand};
 use whimbrel_sim::{CpfLoss, CtaLoss, Sim, UeIndex, default_config, ue_config};
 
 /// Within it a request that follows at once is answered; it is shorter than `release_delay`.
@@ -37,8 +37,8 @@ fn context(net: &Sim) -> &UeContext {
 
 /// Registered with a session, idle, and unknown to the core, as after a restart.
 fn unknown_to_the_core(net: &mut Sim, ue: UeIndex) {
-    net.command(ue, Command::Register);
-    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.command(ue, UeCommand::Register);
+    net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
     net.settle(SECOND);
     go_idle(net, ue);
     let id = context(net).id;
@@ -68,13 +68,13 @@ fn a_ue_that_registers_at_once_after_service_reject_9_is_served_on_its_connectio
         unknown_to_the_core(&mut net, ue);
         net.ue_mut(ue).faults_mut().at_once = Some(how);
         net.tap();
-        net.command(ue, Command::ServiceRequest);
+        net.command(ue, UeCommand::ServiceRequest);
         net.settle(AT_ONCE);
         assert!(refused_with(&net, ue, Reason::Mm(MmCause::UeIdentityCannotBeDerived)));
         assert!(registered(&net, ue), "{:?}", net.ue_events(ue));
         assert_eq!(releases(&mut net), 0);
         assert!(out_of_service(&net, ue) < AT_ONCE);
-        net.command(ue, Command::EstablishSession(SessionRequest::default()));
+        net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
         net.settle(SECOND);
         assert_eq!((context(&net).sessions.len(), net.upf_sessions()), (1, 1));
         no_violations(&net);
@@ -85,9 +85,9 @@ fn a_ue_that_registers_at_once_after_service_reject_9_is_served_on_its_connectio
 fn a_ue_that_waits_after_service_reject_9_is_released_after_the_delay() {
     let (mut net, ue) = on_air(Sim::builder(2).build());
     unknown_to_the_core(&mut net, ue);
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(AT_ONCE);
-    assert!(net.ue_ref(ue).is_connected() && net.contexts().all(|p| p.amf.connection_until.is_some()));
+    assert!(net.ue_ref(ue).is_connected() && net.contexts().all(|p| p.amf.inactivity_deadline.is_some()));
     assert_eq!(net.cta().occupancy(), (1, 1));
     net.settle(SECOND);
     assert!(registered(&net, ue));
@@ -105,7 +105,7 @@ fn a_ue_that_registers_at_once_after_registration_reject_9_is_served_on_its_conn
     unknown_to_the_core(&mut net, ue);
     net.ue_mut(ue).faults_mut().at_once = Some(AtOnce::WithKeys);
     net.tap();
-    net.command(ue, Command::PeriodicRegistration);
+    net.command(ue, UeCommand::PeriodicRegistration);
     net.settle(AT_ONCE);
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::UeIdentityCannotBeDerived)));
     assert!(registered(&net, ue), "{:?}", net.ue_events(ue));
@@ -118,7 +118,7 @@ fn a_ue_that_registers_at_once_after_cause_10_is_served_on_its_connection() {
     let (mut net, ue) = with(4, |c| {
         c.refusals.insert(RefusalKind::ForbiddenArea, RefusalAnswer { cause: Some(10), back_off: None });
     });
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     go_idle(&mut net, ue);
     let forbidden_areas = vec![Tac::new(1).expect("24 bits")];
@@ -128,7 +128,7 @@ fn a_ue_that_registers_at_once_after_cause_10_is_served_on_its_connection() {
     net.subscriber_changed(supi);
     net.settle(SECOND);
     net.ue_mut(ue).faults_mut().at_once = Some(AtOnce::WithKeys);
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(Duration::from_millis(10));
     net.home().subscribe(subscription());
     net.settle(AT_ONCE);
@@ -140,7 +140,7 @@ fn a_ue_that_registers_at_once_after_cause_10_is_served_on_its_connection() {
 #[test] // TS 24.501 §5.6.1.5 #28: it stays registered, and updates its registration
 fn a_ue_that_updates_its_registration_after_service_reject_28_is_served_on_its_connection() {
     let (mut net, ue) = on_air(Sim::builder(5).build());
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     go_idle(&mut net, ue);
     let service_area = Some(ServiceArea::NotAllowed(vec![Tac::new(1).expect("24 bits")]));
@@ -151,7 +151,7 @@ fn a_ue_that_updates_its_registration_after_service_reject_28_is_served_on_its_c
     net.settle(SECOND);
     net.ue_mut(ue).faults_mut().at_once = Some(AtOnce::WithKeys);
     net.tap();
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(AT_ONCE);
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::RestrictedServiceArea)), "{:?}", net.ue_events(ue));
     assert!(registered(&net, ue) && out_of_service(&net, ue) < AT_ONCE);
@@ -163,13 +163,13 @@ fn a_ue_that_updates_its_registration_after_service_reject_28_is_served_on_its_c
 fn a_ue_that_registers_at_once_after_deregistration_accept_is_served_on_its_connection() {
     for how in [AtOnce::WithKeys, AtOnce::WithoutKeys] {
         let (mut net, ue) = on_air(Sim::builder(6).build());
-        net.command(ue, Command::Register);
-        net.command(ue, Command::EstablishSession(SessionRequest::default()));
+        net.command(ue, UeCommand::Register);
+        net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
         net.settle(SECOND);
         net.ue_mut(ue).faults_mut().at_once = Some(how);
         net.tap();
-        net.command(ue, Command::Deregister { switch_off: false });
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Deregister { switch_off: false });
+        net.command(ue, UeCommand::Register);
         net.settle(AT_ONCE);
         let left = at(&net, ue, |e| matches!(e, Event::Deregistered { .. }));
         assert!(
@@ -183,7 +183,7 @@ fn a_ue_that_registers_at_once_after_deregistration_accept_is_served_on_its_conn
         assert_eq!(count(|m| matches!(m, Message::UeContextReleaseCommand(_))), 0);
         assert_eq!(count(|m| matches!(m, Message::PduSessionResourceReleaseCommand(_))), 1);
         assert_eq!((context(&net).sessions.len(), net.upf_sessions()), (0, 0));
-        net.command(ue, Command::EstablishSession(SessionRequest::default()));
+        net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
         net.settle(SECOND);
         assert_eq!((context(&net).sessions.len(), net.upf_sessions()), (1, 1));
         no_violations(&net);
@@ -193,10 +193,10 @@ fn a_ue_that_registers_at_once_after_deregistration_accept_is_served_on_its_conn
 #[test] // TS 23.502 §4.2.2.3.2 step 8
 fn after_deregistration_accept_the_connection_and_all_that_is_left_go_after_the_delay() {
     let (mut net, ue) = on_air(Sim::builder(7).build());
-    net.command(ue, Command::Register);
-    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.command(ue, UeCommand::Register);
+    net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
     net.settle(SECOND);
-    net.command(ue, Command::Deregister { switch_off: false });
+    net.command(ue, UeCommand::Deregister { switch_off: false });
     net.settle(AT_ONCE);
     assert_eq!((net.cta().registered(), net.cta().occupancy()), (0, (1, 0)), "it is deregistered at once");
     net.settle(SECOND);
@@ -214,7 +214,7 @@ fn after_every_other_reject_the_connection_is_released_at_once() {
         });
         let supi = net.ue_ref(ue).config().supi;
         net.home().unknown.push(supi);
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(AT_ONCE);
         let reported =
             |e: &Event| matches!(e, Event::Refused { reason: Reason::Mm(m), .. } if m.value() == cause);
@@ -223,7 +223,7 @@ fn after_every_other_reject_the_connection_is_released_at_once() {
     }
     let (mut net, ue) = on_air(Sim::builder(9).build());
     net.ue_mut(ue).faults_mut().wrong_res_star = true;
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(AT_ONCE);
     assert_eq!(
         (net.cta().occupancy(), net.ue_ref(ue).is_connected()),
@@ -235,9 +235,9 @@ fn after_every_other_reject_the_connection_is_released_at_once() {
 #[test] // a UE that is being switched off does not come back
 fn a_ue_that_is_switched_off_is_released_at_once() {
     let (mut net, ue) = on_air(Sim::builder(10).build());
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
-    net.command(ue, Command::Deregister { switch_off: true });
+    net.command(ue, UeCommand::Deregister { switch_off: true });
     net.settle(AT_ONCE);
     assert_eq!(net.cta().occupancy(), (0, 0));
 }
@@ -247,7 +247,7 @@ fn without_a_delay_the_connection_is_released_with_the_reject() {
     let (mut net, ue) = with(11, |c| c.timers.release_delay = Duration::ZERO);
     unknown_to_the_core(&mut net, ue);
     net.tap();
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(Duration::from_millis(20));
     assert_eq!(releases(&mut net), 1);
 }
@@ -257,11 +257,11 @@ fn a_second_request_that_is_refused_ends_the_delay() {
     let (mut net, ue) = on_air(Sim::builder(12).build());
     unknown_to_the_core(&mut net, ue);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::ServiceReject, 9));
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(Duration::from_millis(30));
     assert_eq!(net.cta().occupancy(), (1, 1));
     let s_tmsi = [0, 7, 0xf4, 0, 0x40, 1, 2, 3, 4];
-    net.command(ue, Command::Say([&[0x7e, 0, 0x4c, 0x10][..], &s_tmsi].concat()));
+    net.command(ue, UeCommand::Say([&[0x7e, 0, 0x4c, 0x10][..], &s_tmsi].concat()));
     net.settle(Duration::from_millis(30));
     assert_eq!(net.cta().occupancy(), (0, 0));
 }
@@ -275,7 +275,7 @@ fn a_flood_of_rejected_ues_keeps_no_other_ue_out() {
     let ues: Vec<UeIndex> = (1..=12).map(|n| net.add_ue(gnb, ue_config(n))).collect();
     net.settle(SECOND);
     for ue in &ues[..11] {
-        net.command(*ue, Command::Register);
+        net.command(*ue, UeCommand::Register);
         net.settle(SECOND);
         go_idle(&mut net, *ue);
     }
@@ -286,7 +286,7 @@ fn a_flood_of_rejected_ues_keeps_no_other_ue_out() {
     assert_eq!(net.cta().occupancy(), (0, 0));
     net.tap();
     for ue in &ues[..11] {
-        net.command(*ue, Command::ServiceRequest);
+        net.command(*ue, UeCommand::ServiceRequest);
         net.advance(Duration::from_millis(12));
         net.lose_power(*ue);
     }
@@ -296,7 +296,7 @@ fn a_flood_of_rejected_ues_keeps_no_other_ue_out() {
     assert_eq!(count(|m| matches!(m, Message::UeContextReleaseCommand(_))), 9);
     assert_eq!(count(|m| matches!(m, Message::OverloadStart(_))), 0);
     assert_eq!(net.cta().occupancy(), (2, 2), "the last ones are kept, up to half of the limit");
-    net.command(ues[11], Command::Register);
+    net.command(ues[11], UeCommand::Register);
     net.settle(AT_ONCE);
     assert!(registered(&net, ues[11]), "{:?}", net.ue_events(ues[11]));
     net.settle(SECOND);
@@ -312,10 +312,10 @@ fn a_ue_that_is_being_authenticated_does_not_give_way() {
     let (slow, late) = (net.add_ue(gnb, ue_config(1)), net.add_ue(gnb, ue_config(2)));
     net.settle(SECOND);
     net.ue_mut(slow).faults_mut().ignore.push((MessageType::AuthenticationRequest, 1));
-    net.command(slow, Command::Register);
+    net.command(slow, UeCommand::Register);
     net.settle(SECOND);
     net.advance(Duration::from_millis(4900)); // T3560 is about to expire
-    net.command(late, Command::Register);
+    net.command(late, UeCommand::Register);
     net.settle(SECOND * 2);
     assert!(registered(&net, slow) && !registered(&net, late));
 }
@@ -327,7 +327,7 @@ fn survives(net: impl Fn() -> Sim, loss: impl Fn(&mut Sim, u64)) {
         unknown_to_the_core(&mut net, ue);
         net.ue_mut(ue).faults_mut().at_once = Some(AtOnce::WithKeys);
         loss(&mut net, message);
-        net.command(ue, Command::ServiceRequest);
+        net.command(ue, UeCommand::ServiceRequest);
         net.settle(SECOND * 3);
         assert!(registered(&net, ue), "message {message}: {:?}", net.ue_events(ue));
         let refused = net.ue_events(ue).iter().filter(|(_, e)| matches!(e, Event::Refused { .. })).count();
@@ -355,7 +355,7 @@ fn the_delay_ends_after_a_takeover() {
     for loss in CpfLoss::ALL {
         let (mut net, ue) = on_air(Sim::builder(17).cpfs(3, 2).build());
         unknown_to_the_core(&mut net, ue);
-        net.command(ue, Command::ServiceRequest);
+        net.command(ue, UeCommand::ServiceRequest);
         net.settle(Duration::from_millis(50));
         let message = net.links_taken() + 1;
         net.lose_cpf_at(message, loss);
@@ -369,7 +369,7 @@ fn the_delay_ends_after_a_takeover() {
 fn a_gnb_that_asks_for_the_release_ends_the_delay() {
     let (mut net, ue) = on_air(Sim::builder(18).build());
     unknown_to_the_core(&mut net, ue);
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(Duration::from_millis(50));
     net.tap();
     net.release(ue, whimbrel_ngap::ie::CauseRadioNetwork::UserInactivity.into());

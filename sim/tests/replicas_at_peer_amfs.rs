@@ -4,7 +4,7 @@
 use crate::common::amfs::*;
 use crate::common::*;
 use whimbrel_ran::gnb::Via;
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::UeCommand;
 use whimbrel_sim::{GnbIndex, N14Fault, Sim, two_amf_configs, ue_config};
 
 /// UEs of which each core holds the other's at most.
@@ -80,7 +80,7 @@ fn an_idle_ue_whose_replica_is_there_registers_without_its_state() {
 fn a_stale_replica_is_refused_and_the_state_is_sent() {
     let mut net = replicated(3);
     go_idle(&mut net, UE);
-    net.command(UE, Command::ServiceRequest);
+    net.command(UE, UeCommand::ServiceRequest);
     net.settle(SECOND);
     net.inject_n14_fault(net.n14_messages() + 1, N14Fault::Lost); // what has changed
     replicate(&mut net);
@@ -108,13 +108,13 @@ fn a_core_holds_no_more_replicas_than_configured() {
     for (most, held) in [(1, 1), (MOST, 2)] {
         let mut net = scene(5);
         let other = net.add_ue(HERE, ue_config(2));
-        net.command(other, Command::Register);
+        net.command(other, UeCommand::Register);
         net.settle(SECOND);
         net.exchange_replicas(most);
         replicate(&mut net);
         assert_eq!(net.replicas_held(), [0, held]);
         for ue in [UE, other] {
-            net.command(ue, Command::Deregister { switch_off: false });
+            net.command(ue, UeCommand::Deregister { switch_off: false });
             net.settle(SECOND * 2);
         }
         assert_eq!(net.replicas_held(), [0, 0]);

@@ -2,7 +2,7 @@
 
 use whimbrel_control::UeId;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::UeCommand;
 use whimbrel_sim::{CpfLoss, Sim};
 
 use crate::common::day::{live, of};
@@ -65,7 +65,7 @@ fn a_primary_keeps_no_second_copy_of_a_ue_at_rest_and_its_backup_stays_up_to_dat
     let mut stage = of(Sim::builder(6).cpfs(3, 1).resting().build(), 4);
     let ues = stage.ues.clone();
     for &ue in &ues {
-        stage.net.command(ue, Command::Register);
+        stage.net.command(ue, UeCommand::Register);
         stage.net.settle(SECOND);
         stage.net.command(ue, session());
         stage.net.settle(SECOND);
@@ -80,7 +80,7 @@ fn a_primary_keeps_no_second_copy_of_a_ue_at_rest_and_its_backup_stays_up_to_dat
         assert!(kept <= 1, "{kept} checkpoints beside the records of 4 UEs");
         assert_eq!((stage.net.backed(), stage.net.cta().logged().1), (4, 0));
         for &ue in &ues {
-            stage.net.command(ue, Command::ServiceRequest);
+            stage.net.command(ue, UeCommand::ServiceRequest);
             stage.net.settle(SECOND);
         }
     }

@@ -14,7 +14,7 @@ use whimbrel_ngap::ie::{
 };
 use whimbrel_ngap::msg::RrcInactiveTransitionReport;
 use whimbrel_ran::gnb::Input;
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::UeCommand;
 use whimbrel_sim::{GnbIndex, Sim, ue_config};
 
 fn index(tmsi: Tmsi) -> UeIdentityIndexValue {
@@ -36,7 +36,7 @@ fn current(net: &Sim) -> CoreNetworkAssistanceInformationForInactive {
 fn assistance_goes_with_the_context() {
     let (mut net, ue) = one_ue(1);
     net.tap();
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let reported = net.tapped().into_iter().find_map(|m| match m {
         Message::InitialContextSetupRequest(m) => Some(m),
@@ -57,7 +57,7 @@ fn no_rrc_inactive_assistance_if_not_configured() {
     let ue = net.add_ue(gnb, ue_config(1));
     net.settle(SECOND / 10);
     net.tap();
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     for m in net.tapped() {
         if let Message::InitialContextSetupRequest(m) = m {
@@ -87,7 +87,7 @@ fn assistance_goes_with_a_handover() {
 fn a_new_guti_is_sent_to_the_gnb() {
     let (mut net, ue) = two_gnbs(4, 1);
     net.tap();
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let reported: Vec<_> = net
         .tapped()
@@ -110,7 +110,7 @@ fn the_rrc_state_is_reported_and_kept() {
     let ue = net.add_ue(gnb, ue_config(1));
     net.settle(SECOND / 10);
     net.tap();
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let asked = net.tapped().into_iter().any(|m| {
         let expected = Some(RrcInactiveTransitionReportRequest::SubsequentStateTransitionReport);

@@ -5,20 +5,20 @@
 
 use crate::common::by_hand::{self, context, octets};
 use crate::common::*;
-use whimbrel_control::event::Dropped;
+use whimbrel_control::event::MessageDropReason;
 use whimbrel_control::{Event as CoreEvent, Payload, Refusal};
 use whimbrel_nas::ie::{MmCause, UeSecurityCapability};
 use whimbrel_nas::mm::{self, MessageType};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::msg::UplinkNasTransport;
-use whimbrel_ran::ue::{Command, Event, Reason};
+use whimbrel_ran::ue::{Event, Reason, UeCommand};
 use whimbrel_security::{CipheringAlgorithm, IntegrityAlgorithm};
 use whimbrel_sim::{Sim, UeIndex, default_config, ue_config};
 
 /// A registered UE whose inputs are recorded.
 fn one_registered(seed: u64) -> (Sim, UeIndex) {
     let (mut net, ue) = one_ue(seed);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue));
     (net, ue)
@@ -38,7 +38,7 @@ fn uplink(net: &mut Sim) -> Vec<(Vec<u8>, UplinkNasTransport)> {
     .collect()
 }
 
-fn dropped(net: &Sim, expected: Dropped) -> usize {
+fn dropped(net: &Sim, expected: MessageDropReason) -> usize {
     core_events(net).filter(|e| matches!(e, CoreEvent::Dropped { why, .. } if *why == expected)).count()
 }
 
@@ -70,7 +70,7 @@ fn with_capability(seed: u64, capability: UeSecurityCapability) -> (Sim, UeIndex
     profile.security_capability = capability;
     config.profile = profile.into();
     let ue = net.add_ue(gnb, config);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     (net, ue)
 }
@@ -79,7 +79,7 @@ fn with_capability(seed: u64, capability: UeSecurityCapability) -> (Sim, UeIndex
 fn tc_sync_fail_seaf_amf() {
     let (mut net, ue) = one_ue(1); // a fresh USIM refuses the first SQN, which is the time
     net.tap();
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let challenges: Vec<_> = net
         .tapped()
@@ -101,7 +101,7 @@ fn tc_sync_fail_seaf_amf() {
 fn tc_res_star_verification_failure() {
     let (mut net, ue) = one_ue(2);
     net.ue_mut(ue).faults_mut().wrong_res_star = true;
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(refused_with(&net, ue, Reason::AuthenticationRejected));
     assert_eq!((first_refusal(&net), net.cta().occupancy()), (Some(Refusal::WrongResponse), (0, 0)));
@@ -115,10 +115,10 @@ fn tc_nas_int_failure_amf() {
     let mut pdu = last.nas_pdu.clone();
     pdu[3] ^= 1;
     inject(&mut net, pdu);
-    assert_eq!(dropped(&net, Dropped::Integrity), 1);
+    assert_eq!(dropped(&net, MessageDropReason::Integrity), 1);
     assert!(registered(&net, ue));
     net.ue_mut(ue).faults_mut().wrong_mac = 1;
-    net.command(ue, Command::Deregister { switch_off: true });
+    net.command(ue, UeCommand::Deregister { switch_off: true });
     net.settle(SECOND);
     assert!(net.cta().contexts().any(|p| p.amf.registered), "a message that fails its check ends nothing");
 }
@@ -134,7 +134,7 @@ fn tc_nas_replay_amf() {
         net.inject(by_hand::SOURCE, octets);
         net.settle(SECOND);
     }
-    assert_eq!(dropped(&net, Dropped::Integrity), replayed.len());
+    assert_eq!(dropped(&net, MessageDropReason::Integrity), replayed.len());
     assert!(registered(&net, ue));
     no_violations(&net);
 }
@@ -159,7 +159,7 @@ fn tc_nas_int_selection_use_amf() {
         let gnb = net.add_gnb(gnb_config(1));
         let ue = net.add_ue(gnb, ue_config(1));
         net.tap();
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND);
         assert_eq!(algorithms(&net).1, integrity);
         let commands = net.tapped().into_iter().filter_map(|m| match m {
@@ -196,7 +196,7 @@ fn tc_bidding_down_xn_amf() {
 fn tc_5g_guti_allocation_amf() {
     let (mut net, ue) = one_registered(12);
     let mut seen = vec![net.ue_ref(ue).guti()];
-    for command in [Command::Register, Command::PeriodicRegistration, Command::Register] {
+    for command in [UeCommand::Register, UeCommand::PeriodicRegistration, UeCommand::Register] {
         net.command(ue, command);
         net.settle(SECOND);
         let guti = net.ue_ref(ue).guti();
@@ -224,7 +224,7 @@ fn tc_ue_sec_cap_handling_amf() {
 fn tc_ue_sec_cap_as_amf() {
     let (mut net, ue) = one_ue(17);
     net.tap();
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let reported = net.tapped().into_iter().find_map(|m| match m {
         Message::InitialContextSetupRequest(m) => Some(m.ue_security_capabilities),
@@ -238,7 +238,7 @@ fn tc_ue_sec_cap_as_amf() {
 fn tc_bidding_down_at_registration() {
     let (mut net, ue) = one_ue(18);
     net.ue_mut(ue).faults_mut().bid_down = Some(UeSecurityCapability::with_eps(0x40, 0x40, 0, 0));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(!registered(&net, ue));
     assert!(
@@ -263,7 +263,7 @@ fn tc_plain_nas_after_security() {
     inject_plain(&mut net, mm::IdentityResponse::new(identity));
     inject_plain(&mut net, mm::SecurityModeReject::new(MmCause::SecurityModeRejectedUnspecified));
     inject_plain(&mut net, mm::AuthenticationFailure::new(MmCause::MacFailure));
-    assert_eq!(dropped(&net, Dropped::Unprotected), 4);
+    assert_eq!(dropped(&net, MessageDropReason::Unprotected), 4);
     assert!(registered(&net, ue));
     no_violations(&net);
 }
@@ -281,7 +281,7 @@ fn tc_nas_count_jump() {
     }
     net.settle(SECOND);
     assert_eq!(context(&net).amf.security.current.as_ref().map(|s| s.counts().uplink_next), taken);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue));
     assert!(!net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Violation(_))));

@@ -15,7 +15,7 @@ use whimbrel_ngap::ie::{
 use whimbrel_ngap::transfer::{
     PathSwitchRequestAcknowledgeTransfer, PathSwitchRequestTransfer, PduSessionResourceSetupRequestTransfer,
 };
-use whimbrel_ran::ue::{Command, SessionRequest};
+use whimbrel_ran::ue::{SessionRequest, UeCommand};
 use whimbrel_sim::{Sim, default_config, ue_config};
 
 const REQUIRED: UpSecurity =
@@ -23,9 +23,9 @@ const REQUIRED: UpSecurity =
 const NOT_NEEDED: UpSecurity =
     UpSecurity { integrity: UpProtection::NotNeeded, confidentiality: UpProtection::NotNeeded };
 
-fn internet() -> Command {
+fn internet() -> UeCommand {
     let pdu_session_type = PduSessionType::Ipv4;
-    Command::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
+    UeCommand::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
 }
 
 /// What gNBs get of a session under the operator's policy and the subscription's.
@@ -39,7 +39,7 @@ fn indication(local: Option<UpSecurity>, subscribed: Option<UpSecurity>) -> Opti
     let gnb = net.add_gnb(gnb_config(1));
     let ue = net.add_ue(gnb, ue_config(1));
     net.tap();
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.command(ue, internet());
     net.settle(SECOND);
     assert_eq!(net.ue_ref(ue).sessions().count(), 1);
@@ -92,7 +92,7 @@ fn switched(reported: Option<UserPlaneSecurityInformation>) -> (Option<SecurityI
     net.add_gnb(gnb_config(1));
     net.add_gnb(gnb_config(2));
     let ue = net.add_ue(by_hand::SOURCE, ue_config(1));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.command(ue, internet());
     net.settle(SECOND);
     net.take_over(by_hand::TARGET);
@@ -138,7 +138,7 @@ fn tc_charging_id_uniqueness_smf() {
     let gnb = net.add_gnb(gnb_config(1));
     let ues: Vec<_> = (1..=20).map(|n| net.add_ue(gnb, ue_config(n))).collect();
     for &ue in &ues {
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
     }
     net.settle(SECOND);
     let mut seen = BTreeSet::new();
@@ -154,7 +154,7 @@ fn tc_charging_id_uniqueness_smf() {
         }
         for &ue in &ues {
             let sessions: Vec<_> = net.ue_ref(ue).sessions().map(|s| s.id).collect();
-            sessions.into_iter().for_each(|id| net.command(ue, Command::ReleaseSession(id)));
+            sessions.into_iter().for_each(|id| net.command(ue, UeCommand::ReleaseSession(id)));
         }
         net.settle(SECOND * 3);
     }

@@ -10,7 +10,7 @@ use whimbrel_nas::mm;
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::SecurityKey;
 use whimbrel_ngap::msg::UplinkNasTransport;
-use whimbrel_ran::ue::{Command, Event, MmState, Reason, SessionRequest, SuciSource, UeConfig};
+use whimbrel_ran::ue::{Event, MmState, Reason, SessionRequest, SuciSource, UeCommand, UeConfig};
 use whimbrel_security::{
     CipheringAlgorithm, HomeNetworkKeys, HomeNetworkPrivateKey, HomeNetworkPublicKey, IntegrityAlgorithm,
 };
@@ -19,7 +19,7 @@ use whimbrel_sim::{GnbIndex, Sim, UeIndex, default_config, ue_config};
 fn on_air(seed: u64) -> (Sim, UeIndex) {
     let (mut net, ue) = one_ue(seed);
     net.tap();
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue));
     (net, ue)
@@ -55,13 +55,13 @@ fn each_algorithm_serves() {
                 UeSecurityCapability::with_eps(0x80 >> c | 0x80, 0x80 >> i, 0xf0, 0x70);
             config.profile = profile.into();
             let ue = net.add_ue(gnb, config);
-            net.command(ue, Command::Register);
-            net.command(ue, Command::EstablishSession(SessionRequest::default()));
+            net.command(ue, UeCommand::Register);
+            net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
             net.settle(SECOND);
             let security = context(&net).amf.security.current.as_ref().expect("a security context");
             assert_eq!((security.ciphering().identity(), security.integrity().identity()), (c, i));
             assert_eq!(net.upf_sessions(), 1, "the UE's message was accepted");
-            net.command(ue, Command::Deregister { switch_off: false });
+            net.command(ue, UeCommand::Deregister { switch_off: false });
             net.settle(SECOND);
             assert_eq!((net.ue_ref(ue).state(), net.cta().occupancy()), (MmState::Deregistered, (0, 0)));
             no_violations(&net);
@@ -79,16 +79,16 @@ fn messages_accepted_without_integrity_protection() {
         assert!(matches!(plain, Ok(mm::Message::AuthenticationRequest(_) | mm::Message::IdentityRequest(_))));
     }
     assert!(sent.len() > secured + 1 && sent[secured + 1..].iter().all(|pdu| header(pdu) == Some(2)));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
-    net.command(ue, Command::Deregister { switch_off: false });
+    net.command(ue, UeCommand::Deregister { switch_off: false });
     net.settle(SECOND);
     let sent = downlink(&mut net);
     assert!(sent.len() >= 2 && sent.iter().all(|pdu| header(pdu) == Some(2)));
     // A reject before there are keys is plain.
     let supi = net.ue_ref(ue).config().supi;
     net.home().unknown.push(supi);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND * 20);
     let rejects = downlink(&mut net).into_iter().filter_map(|pdu| mm::Message::decode(&pdu).ok());
     assert!(rejects.into_iter().any(|m| matches!(m, mm::Message::RegistrationReject(_))));
@@ -101,7 +101,7 @@ fn the_identity_is_asked_for_concealed() {
     let id = context(&net).id;
     net.order(id, whimbrel_control::Command::Superseded); // it does not learn it
     net.tapped();
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND * 5);
     let asked: Vec<_> = downlink(&mut net)
         .into_iter()
@@ -126,14 +126,14 @@ fn setups(net: &mut Sim) -> Vec<SecurityKey> {
 fn each_connection_has_a_key_of_its_own() {
     let (mut net, ue) = one_ue(4);
     net.tap();
-    net.command(ue, Command::Register);
-    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.command(ue, UeCommand::Register);
+    net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
     net.settle(SECOND);
     let mut keys = setups(&mut net);
-    for come in [Command::ServiceRequest, Command::Register, Command::ServiceRequest] {
+    for come in [UeCommand::ServiceRequest, UeCommand::Register, UeCommand::ServiceRequest] {
         go_idle(&mut net, ue);
         net.command(ue, come);
-        net.command(ue, Command::ServiceRequest);
+        net.command(ue, UeCommand::ServiceRequest);
         net.settle(SECOND);
         keys.extend(setups(&mut net));
     }
@@ -171,7 +171,7 @@ fn several_home_network_keys() {
         .into();
     ues.push(net.add_ue(GnbIndex(0), ue_config(4))); // the null scheme
     for &ue in &ues {
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
     }
     net.settle(SECOND);
     assert!(ues.iter().all(|&ue| registered(&net, ue)));
@@ -182,12 +182,12 @@ fn several_home_network_keys() {
 fn a_home_network_key_that_is_not_ours() {
     let (mut net, [a, _, other]) = home(6);
     let unknown = net.add_ue(GnbIndex(0), concealed(1, &a, 3));
-    net.command(unknown, Command::Register);
+    net.command(unknown, UeCommand::Register);
     net.settle(SECOND);
     assert_eq!(first_refusal(&net), Some(Refusal::UnknownHomeNetworkKey(3)));
     net.events.ues.clear();
     let mistaken = net.add_ue(GnbIndex(0), concealed(2, &other, 1));
-    net.command(mistaken, Command::Register);
+    net.command(mistaken, UeCommand::Register);
     net.settle(SECOND);
     assert_eq!(first_refusal(&net), Some(Refusal::BadSuci));
     for ue in [unknown, mistaken] {
@@ -201,7 +201,7 @@ fn a_suci_is_not_used_twice() {
     let (mut net, [a, ..]) = home(7);
     let ue = net.add_ue(GnbIndex(0), concealed(1, &a, 1));
     for _ in 0..3 {
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND * 70);
         assert!(registered(&net, ue));
         go_idle(&mut net, ue);
@@ -237,7 +237,7 @@ fn a_context_is_of_one_ue() {
     let (mut net, ue) = one_ue(8);
     let other = net.add_ue(GnbIndex(0), ue_config(2));
     for ue in [ue, other] {
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND);
     }
     let supi = net.ue_ref(ue).config().supi;
@@ -274,15 +274,15 @@ fn the_former_context_holds_until_the_new_one_is_confirmed() {
     let mut net = Sim::builder(9).config(config).build();
     let gnb = net.add_gnb(gnb_config(1));
     let ue = net.add_ue(gnb, ue_config(1));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     net.ue_mut(ue).faults_mut().ignore.push((mm::MessageType::SecurityModeCommand, 99));
-    net.command(ue, Command::Register); // it is challenged, and does not hear SECURITY MODE COMMAND
+    net.command(ue, UeCommand::Register); // it is challenged, and does not hear SECURITY MODE COMMAND
     net.settle(SECOND);
     assert!(connection(&net).secured && context(&net).amf.registered);
-    net.command(ue, Command::Deregister { switch_off: false });
+    net.command(ue, UeCommand::Deregister { switch_off: false });
     net.settle(SECOND * 20);
     assert!(!net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Violation(_))));
     assert_eq!(net.cta().occupancy(), (0, 0), "its deregistration under the former keys was taken");

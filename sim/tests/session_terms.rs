@@ -10,7 +10,7 @@ use whimbrel_control::udm::{Ambr, Subscription};
 use whimbrel_ids::{FiveQi, PduSessionId};
 use whimbrel_nas::ie::{SmCause, SscMode};
 use whimbrel_nas::mm::MessageType;
-use whimbrel_ran::ue::{Command, Event, SessionRequest};
+use whimbrel_ran::ue::{Event, SessionRequest, UeCommand};
 use whimbrel_sim::{Faults, Sim, UeIndex, UpfState};
 
 fn psi(n: u8) -> PduSessionId {
@@ -28,9 +28,9 @@ fn with_session(seed: u64, mode: SscMode) -> (Sim, UeIndex) {
     context.profile = profile.into();
     let ue = net.add_ue(gnb, context);
     net.settle(SECOND / 10);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
-    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
     net.settle(SECOND);
     assert_eq!(up(&net), [(1, UpState::Active)]);
     (net, ue)
@@ -89,7 +89,7 @@ fn the_ue_releases_the_former() {
     let (mut net, ue) = with_session(2, SscMode::Three);
     order(&mut net, Modification::Reanchor);
     net.settle(SECOND);
-    net.command(ue, Command::ReleaseSession(psi(1)));
+    net.command(ue, UeCommand::ReleaseSession(psi(1)));
     net.settle(Duration::from_secs(300));
     assert_eq!(at_ue(&net, ue), [2]);
     assert_eq!(up(&net), [(2, UpState::Active)]);
@@ -141,7 +141,7 @@ fn the_successor_is_one_more() {
     order(&mut net, Modification::Reanchor);
     net.settle(SECOND);
     assert_eq!(at_ue(&net, ue), [1, 2]);
-    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
     net.settle(SECOND);
     assert_eq!(at_ue(&net, ue), [1, 2], "and no other has");
 }
@@ -183,7 +183,7 @@ fn a_data_network_is_taken_away() {
         net.configure(config);
         net.settle(SECOND);
         assert!(up(&net).is_empty() && net.upf_sessions() == 0);
-        net.command(ue, Command::ServiceRequest);
+        net.command(ue, UeCommand::ServiceRequest);
         net.settle(SECOND);
         assert!(at_ue(&net, ue).is_empty());
         assert!(registered(&net, ue));
@@ -194,14 +194,14 @@ fn a_data_network_is_taken_away() {
 #[test] // TS 23.502 §4.3.7, §4.2.3.2 connected: one session's user plane goes, the other's stays; the UE has it set up again
 fn one_user_plane_of_two_is_deactivated() {
     let (mut net, ue) = with_session(9, SscMode::One);
-    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
     net.settle(SECOND);
     order(&mut net, Modification::Deactivate);
     net.settle(SECOND);
     assert_eq!(up(&net), [(1, UpState::Inactive), (2, UpState::Active)]);
     assert!(!net.ue_ref(ue).has_user_plane(psi(1)) && net.ue_ref(ue).has_user_plane(psi(2)));
     assert!(net.ue_ref(ue).is_connected());
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
     assert_eq!(up(&net), [(1, UpState::Active), (2, UpState::Active)]);
     assert!(net.ue_ref(ue).has_user_plane(psi(1)));
@@ -225,7 +225,7 @@ fn all_sides_agree_after_losses() {
         order(&mut net, Modification::Reanchor);
         net.settle(Duration::from_secs(240));
         net.set_faults(Faults::default());
-        net.command(ue, Command::ServiceRequest);
+        net.command(ue, UeCommand::ServiceRequest);
         net.settle(Duration::from_secs(240));
         let core: Vec<u8> = up(&net).into_iter().map(|(n, _)| n).collect();
         assert_eq!((core.len(), core), (net.upf_sessions(), at_ue(&net, ue)), "seed {seed}");

@@ -4,7 +4,7 @@ use crate::common::*;
 use whimbrel_control::smf::UpState;
 use whimbrel_control::udm::SessionTypes;
 use whimbrel_nas::ie::PduSessionType;
-use whimbrel_ran::ue::{Command, Event, SessionRequest};
+use whimbrel_ran::ue::{Event, SessionRequest, UeCommand};
 use whimbrel_sim::{Sim, UeIndex};
 use whimbrel_user::{DnIndex, Origin};
 
@@ -20,7 +20,7 @@ fn on_air(seed: u64) -> (Sim, UeIndex) {
     let gnb = net.add_gnb(gnb_config(1));
     let ue = net.add_ue(gnb, whimbrel_sim::ue_config(1));
     net.settle(SECOND / 10);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue));
     (net, ue)
@@ -28,7 +28,7 @@ fn on_air(seed: u64) -> (Sim, UeIndex) {
 
 fn establish(net: &mut Sim, ue: UeIndex, pdu_session_type: PduSessionType) {
     let dnn = Some("internet".parse().expect("a DNN"));
-    net.command(ue, Command::EstablishSession(SessionRequest { dnn, s_nssai: None, pdu_session_type }));
+    net.command(ue, UeCommand::EstablishSession(SessionRequest { dnn, s_nssai: None, pdu_session_type }));
     net.settle(SECOND);
 }
 
@@ -72,11 +72,11 @@ fn networks_behind_a_ue() {
         dnn.framed_routes = vec![([192, 168, 7, 0].into(), 24), ("2001:db8:99::".parse().expect("IPv6"), 48)];
     }
     net.home().subscribe(subscribed);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     net.command(
         ue,
-        Command::EstablishSession(SessionRequest {
+        UeCommand::EstablishSession(SessionRequest {
             dnn: None,
             s_nssai: None,
             pdu_session_type: PduSessionType::Ipv4,
@@ -92,7 +92,7 @@ fn networks_behind_a_ue() {
     let from = Origin::N6 { dn: DnIndex(0) };
     assert_eq!(net.packet(from, &packet([192, 168, 7, 77].into())).len(), 1, "to the gNB");
     assert_eq!(net.packet(from, &packet([192, 168, 8, 77].into())).len(), 0);
-    net.command(ue, Command::Deregister { switch_off: false });
+    net.command(ue, UeCommand::Deregister { switch_off: false });
     net.settle(SECOND);
     assert_eq!(net.packet(from, &packet([192, 168, 7, 77].into())).len(), 0);
     no_violations(&net);

@@ -9,22 +9,22 @@ use whimbrel_nas::ie::{PduSessionType, SmCause};
 use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_ran::UeId;
 use whimbrel_ran::gnb;
-use whimbrel_ran::ue::{Command, Event, Reason, SessionInfo, SessionRequest};
+use whimbrel_ran::ue::{Event, Reason, SessionInfo, SessionRequest, UeCommand};
 use whimbrel_sim::{GnbIndex, Sim, UeIndex};
 
-fn internet(pdu_session_type: PduSessionType) -> Command {
+fn internet(pdu_session_type: PduSessionType) -> UeCommand {
     session("internet", pdu_session_type)
 }
 
-fn session(dnn: &str, pdu_session_type: PduSessionType) -> Command {
+fn session(dnn: &str, pdu_session_type: PduSessionType) -> UeCommand {
     let dnn = Some(dnn.parse().expect("a DNN"));
-    Command::EstablishSession(SessionRequest { dnn, s_nssai: None, pdu_session_type })
+    UeCommand::EstablishSession(SessionRequest { dnn, s_nssai: None, pdu_session_type })
 }
 
 /// A registered UE.
 fn on_air(seed: u64) -> (Sim, UeIndex) {
     let (mut net, ue) = one_ue(seed);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue));
     (net, ue)
@@ -88,7 +88,7 @@ fn ipv4v6_is_narrowed_to_ipv4() {
     let mut subscription = subscription();
     subscription.slices[0].dnns[0].session_types.ipv6 = false;
     net.home().subscribe(subscription);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     net.command(ue, internet(PduSessionType::Ipv4v6));
     net.settle(SECOND);
@@ -133,7 +133,7 @@ fn session_released_by_the_ue() {
     let (mut net, ue) = on_air(8);
     net.command(ue, internet(PduSessionType::Ipv4));
     net.settle(SECOND);
-    net.command(ue, Command::ReleaseSession(psi(1)));
+    net.command(ue, UeCommand::ReleaseSession(psi(1)));
     net.settle(SECOND);
     assert_eq!(up_state(&net, 1), None);
     assert!(net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::SessionReleased { .. })));
@@ -148,7 +148,7 @@ fn idle_and_back() {
     net.settle(SECOND);
     go_idle(&mut net, ue);
     assert_eq!(up_state(&net, 1), Some(UpState::Inactive));
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
     assert!(net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::ServiceAccepted { .. })));
     assert_eq!(up_state(&net, 1), Some(UpState::Active));
@@ -162,7 +162,7 @@ fn deregistration_by_the_ue() {
         let (mut net, ue) = on_air(10);
         net.command(ue, internet(PduSessionType::Ipv4));
         net.settle(SECOND);
-        net.command(ue, Command::Deregister { switch_off });
+        net.command(ue, UeCommand::Deregister { switch_off });
         net.settle(SECOND);
         assert_eq!(net.cta().contexts().count(), 0);
         assert_eq!(net.cta().occupancy(), (0, 0));
@@ -191,7 +191,7 @@ fn sessions_survive_a_mobility_registration() {
     net.command(ue, internet(PduSessionType::Ipv4));
     net.settle(SECOND);
     go_idle(&mut net, ue);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(up_state(&net, 1).is_some());
     assert!(core_events(&net).all(|e| !matches!(e, CoreEvent::Refused { .. })));
@@ -212,7 +212,7 @@ fn security_indication_as_configured() {
         let gnb = net.add_gnb(gnb_config(1));
         let ue = net.add_ue(gnb, whimbrel_sim::ue_config(1));
         net.settle(SECOND / 10);
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND);
         net.tap();
         net.command(ue, internet(PduSessionType::Ipv4));
@@ -247,7 +247,7 @@ fn security_indication_as_configured() {
 #[test] // TS 38.413 §8.3.1.2: sessions that begin at once share one INITIAL CONTEXT SETUP
 fn sessions_that_begin_before_the_context_is_set_up() {
     let (mut net, ue) = one_ue(21);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     go_idle(&mut net, ue);
     net.tap();
@@ -269,7 +269,7 @@ fn a_static_address_is_given() {
     let mut subscription = subscription();
     subscription.slices[0].dnns[0].static_ipv4 = Some([10, 45, 7, 7].into());
     net.home().subscribe(subscription);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     net.command(ue, internet(PduSessionType::Ipv4));
     net.settle(SECOND);
@@ -331,7 +331,7 @@ fn gnbs_of_one_identity_leave_nothing_behind() {
     net.settle(SECOND);
     net.restart_gnb(whimbrel_sim::GnbIndex(0));
     net.settle(SECOND);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(std::time::Duration::from_secs(60));
     assert_eq!(net.cta().ran_nodes().iter().filter(|(_, n)| n.gnb.is_some()).count(), 1);
     net.restart_gnb(whimbrel_sim::GnbIndex(1));
@@ -355,7 +355,7 @@ fn sessions_that_end_while_they_are_requested() {
             }
             net.settle(SECOND);
             assert_eq!(up_state(&net, 2), Some(UpState::Inactive));
-            let expected = |net: &mut Sim| net.command(ue, Command::ServiceRequest);
+            let expected = |net: &mut Sim| net.command(ue, UeCommand::ServiceRequest);
             let ended = |net: &mut Sim| {
                 let context = net.cta().contexts().next().expect("a UE").id;
                 net.order(context, CoreCommand::LeaveUpf(UpfId(0)));

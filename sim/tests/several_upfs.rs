@@ -7,7 +7,7 @@ use whimbrel_control::config::{Config, Upf};
 use whimbrel_control::{Refusal, UpfId};
 use whimbrel_ids::{SNssai, Tac};
 use whimbrel_nas::ie::{PduSessionType, SmCause};
-use whimbrel_ran::ue::{Command, Event, Reason, SessionRequest};
+use whimbrel_ran::ue::{Event, Reason, SessionRequest, UeCommand};
 use whimbrel_sim::{Sim, UeIndex, UpfState, default_config, ue_config};
 
 const A: UpfId = UpfId(0);
@@ -18,8 +18,8 @@ fn upf(name: &str) -> Upf {
     Upf { name: name.into(), ..Upf::default() }
 }
 
-fn session_of(dnn: &str) -> Command {
-    Command::EstablishSession(SessionRequest {
+fn session_of(dnn: &str) -> UeCommand {
+    UeCommand::EstablishSession(SessionRequest {
         dnn: Some(dnn.parse().expect("a DNN")),
         s_nssai: None,
         pdu_session_type: PduSessionType::Ipv4,
@@ -34,7 +34,7 @@ fn network_of(seed: u64, upfs: &[Upf], ues: u32) -> (Sim, Vec<UeIndex>) {
     let gnb = net.add_gnb(gnb_config(1));
     let ues: Vec<UeIndex> = (1..=ues).map(|n| net.add_ue(gnb, ue_config(n))).collect();
     net.settle(SECOND / 10);
-    ues.iter().for_each(|&ue| net.command(ue, Command::Register));
+    ues.iter().for_each(|&ue| net.command(ue, UeCommand::Register));
     net.settle(SECOND);
     (net, ues)
 }
@@ -71,7 +71,7 @@ fn each_data_network_at_its_upf() {
     for id in ids {
         net.check_path(ues[0], id);
     }
-    net.command(ues[0], Command::Deregister { switch_off: false });
+    net.command(ues[0], UeCommand::Deregister { switch_off: false });
     net.settle(SECOND);
     assert_eq!(sessions(&mut net), [1, 0]);
     replays(&mut net);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use whimbrel_ids::SNssai;
 use whimbrel_ran::gnb::GnbConfig;
-use whimbrel_ran::ue::{Command, Profile};
+use whimbrel_ran::ue::{Profile, UeCommand};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_sim::{CpfLoss, Sim, UeIndex, default_config, ue_config};
 
@@ -57,13 +57,13 @@ fn two_slices(seed: u64, ues: u32) -> Stage {
 /// Registered, each with a session.
 fn served(seed: u64, ues: u32) -> Stage {
     let mut stage = two_slices(seed, ues);
-    for command in [Command::Register, session()] {
+    for command in [UeCommand::Register, session()] {
         all_do(&mut stage, &command);
     }
     stage
 }
 
-fn all_do(stage: &mut Stage, command: &Command) {
+fn all_do(stage: &mut Stage, command: &UeCommand) {
     for ue in stage.ues.clone() {
         stage.net.command(ue, command.clone());
     }
@@ -75,7 +75,7 @@ fn come_again(stage: &mut Stage) {
     for ue in stage.ues.clone() {
         go_idle(&mut stage.net, ue);
     }
-    all_do(stage, &Command::ServiceRequest);
+    all_do(stage, &UeCommand::ServiceRequest);
     assert!(stage.ues.iter().all(|ue| stage.net.ue_ref(*ue).is_connected()));
 }
 

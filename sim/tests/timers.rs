@@ -7,12 +7,12 @@ use whimbrel_control::Event as CoreEvent;
 use whimbrel_ids::PduSessionId;
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_nas::mm::MessageType;
-use whimbrel_ran::ue::{Command, Event, SessionRequest};
+use whimbrel_ran::ue::{Event, SessionRequest, UeCommand};
 use whimbrel_sim::{Sim, UeIndex};
 
 fn on_air(seed: u64) -> (Sim, UeIndex) {
     let (mut net, ue) = one_ue(seed);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(registered(&net, ue));
     (net, ue)
@@ -29,7 +29,7 @@ fn identity_request_lost_once() {
     let context = net.cta().contexts().next().expect("it is registered").id;
     net.order(context, whimbrel_control::Command::Superseded); // it does not learn it
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::IdentityRequest, 1));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(Duration::from_secs(14));
     assert_eq!(repeated(&net, "IDENTITY REQUEST"), 1);
     assert!(registered(&net, ue));
@@ -51,10 +51,10 @@ fn deregistration_request_lost_once() {
 fn session_release_command_lost_once() {
     let (mut net, ue) = on_air(3);
     let request = SessionRequest { dnn: None, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 };
-    net.command(ue, Command::EstablishSession(request));
+    net.command(ue, UeCommand::EstablishSession(request));
     net.settle(SECOND);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::DlNasTransport, 1));
-    net.command(ue, Command::ReleaseSession(PduSessionId::new(1).expect("1 to 15")));
+    net.command(ue, UeCommand::ReleaseSession(PduSessionId::new(1).expect("1 to 15")));
     net.settle(Duration::from_secs(40));
     assert!(repeated(&net, "PDU SESSION RELEASE COMMAND") >= 1);
     assert!(net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::SessionReleased { .. })));

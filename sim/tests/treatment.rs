@@ -16,7 +16,7 @@ use whimbrel_nas::ie::{GprsTimer3, MicoIndication, PduSessionType};
 use whimbrel_ngap::PduSessionResourceSetupRequestTransfer;
 use whimbrel_ngap::ie::ReflectiveQosAttribute;
 use whimbrel_ran::gnb::Via;
-use whimbrel_ran::ue::{AskFor, Command, Profile, SessionRequest};
+use whimbrel_ran::ue::{AskFor, Profile, SessionRequest, UeCommand};
 use whimbrel_sim::{GnbIndex, Sim, UeIndex, default_config, ue_config};
 use whimbrel_user::{Application, Destination, DnIndex, GuaranteedRates, Origin, Pfd};
 
@@ -76,11 +76,11 @@ fn scene(seed: u64, flows: Vec<FlowPolicy>, treatment: Treatment, reflects: bool
     ue.profile = Arc::new(Profile { reflective_qos: reflects, ..Profile::clone(&ue.profile) });
     net.add_ue(GnbIndex(0), ue);
     net.settle(SECOND / 10);
-    net.command(UE, Command::Register);
+    net.command(UE, UeCommand::Register);
     net.settle(SECOND);
     net.tap();
     let pdu_session_type = PduSessionType::Ipv4;
-    net.command(UE, Command::EstablishSession(SessionRequest { pdu_session_type, ..Default::default() }));
+    net.command(UE, UeCommand::EstablishSession(SessionRequest { pdu_session_type, ..Default::default() }));
     net.settle(SECOND);
     assert_eq!(net.ue_ref(UE).sessions().count(), 1);
     net
@@ -264,9 +264,9 @@ fn a_flow_that_cannot_be_kept_is_left_out() {
     for n in 1..=2 {
         let ue = net.add_ue(first, ue_config(n));
         net.settle(SECOND / 10);
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND);
-        net.command(ue, Command::EstablishSession(SessionRequest::default()));
+        net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
         net.settle(SECOND);
     }
     let flows = [0, 1].map(|n| net.ue_ref(UeIndex(n)).sessions().next().map(|s| s.flows.len()));
@@ -283,9 +283,9 @@ fn idle(seed: u64, buffering: Buffering, ask: AskFor) -> Sim {
     net.add_ue(first, ue_config(1));
     net.settle(SECOND / 10);
     net.ue_mut(UE).faults_mut().ask_for = Some(ask.into());
-    net.command(UE, Command::Register);
+    net.command(UE, UeCommand::Register);
     let pdu_session_type = PduSessionType::Ipv4;
-    net.command(UE, Command::EstablishSession(SessionRequest { pdu_session_type, ..Default::default() }));
+    net.command(UE, UeCommand::EstablishSession(SessionRequest { pdu_session_type, ..Default::default() }));
     net.settle(SECOND);
     net.carry();
     go_idle(&mut net, UE);
@@ -306,7 +306,7 @@ fn packets_wait_for_a_ue_that_sleeps() {
         (2..4).for_each(|n| net.send_down(UE, session, n));
         net.advance(Duration::from_secs(3_600)); // sixty times as long as packets wait else
         assert_eq!(net.upf().u.counters().held as usize, come.len());
-        net.command(UE, Command::ServiceRequest);
+        net.command(UE, UeCommand::ServiceRequest);
         net.settle(SECOND);
         net.advance(SECOND);
         assert_eq!(net.received(UE), come);
@@ -327,7 +327,7 @@ fn paging_waits_for_the_delay() {
         net.advance(Duration::from_millis(400));
         assert!(!paged(&mut net));
         if comes {
-            net.command(UE, Command::ServiceRequest);
+            net.command(UE, UeCommand::ServiceRequest);
         }
         net.advance(2 * SECOND);
         assert_eq!(paged(&mut net), !comes);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use whimbrel_ids::PduSessionId;
 use whimbrel_ran::gnb::Via;
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::UeCommand;
 use whimbrel_sim::{
     ChaosRun, CpfLoss, CtaLoss, Deployment, FaultProfile, Faults, Sim, UeIndex, UnitFault, UpfLoss,
     heal_and_verify, ue_config,
@@ -24,7 +24,7 @@ fn with_session(mut net: Sim) -> (Sim, UeIndex, PduSessionId) {
     let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
     net.settle(SECOND / 10);
     let ue = net.add_ue(gnbs[0], ue_config(1));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     net.command(ue, session());
     net.settle(SECOND);

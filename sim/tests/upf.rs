@@ -5,11 +5,11 @@ use std::time::Duration;
 use crate::common::*;
 use whimbrel_control::Refusal;
 use whimbrel_nas::ie::{PduSessionType, SmCause};
-use whimbrel_ran::ue::{Command, Event, Reason, SessionRequest};
+use whimbrel_ran::ue::{Event, Reason, SessionRequest, UeCommand};
 use whimbrel_sim::{Sim, UeIndex, UpfState};
 
-fn session() -> Command {
-    Command::EstablishSession(SessionRequest {
+fn session() -> UeCommand {
+    UeCommand::EstablishSession(SessionRequest {
         dnn: None,
         s_nssai: None,
         pdu_session_type: PduSessionType::Ipv4,
@@ -18,7 +18,7 @@ fn session() -> Command {
 
 fn on_air(seed: u64) -> (Sim, UeIndex) {
     let (mut net, ue) = one_ue(seed);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     (net, ue)
 }
@@ -85,7 +85,7 @@ fn an_idle_ue_learns_of_a_upf_restart_when_it_returns() {
     net.restart_upf();
     net.settle(Duration::from_secs(60));
     assert_eq!(sessions(&net), 0);
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
     assert_eq!(net.ue_ref(ue).sessions().count(), 0, "{:?}", net.ue_events(ue));
     no_violations(&net);
@@ -98,7 +98,7 @@ fn a_upf_restart_is_found_out_as_the_ue_comes_back_on_another_connection() {
     net.settle(SECOND);
     net.restart_upf();
     net.lose_radio(ue);
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND * 5);
     assert_eq!((sessions(&net), net.ue_ref(ue).sessions().count()), (0, 0), "{:?}", net.ue_events(ue));
     assert_eq!(net.agree(), Ok(()));
@@ -107,7 +107,7 @@ fn a_upf_restart_is_found_out_as_the_ue_comes_back_on_another_connection() {
 #[test] // TS 23.527 §5.3.1, §5.3: the gNB does not know the tunnel any more: packets wait, and the next one brings the user plane back
 fn an_error_indication_of_the_gnb() {
     use whimbrel_gtpu::signalling::error_indication;
-    use whimbrel_user::{Origin, Verdict};
+    use whimbrel_user::{Origin, PacketVerdict};
     let (mut net, ue) = on_air(5);
     net.command(ue, session());
     net.settle(SECOND);
@@ -121,7 +121,7 @@ fn an_error_indication_of_the_gnb() {
     net.settle(SECOND);
     assert_eq!(an(&net), None, "packets go there no more");
     let psi = net.ue_ref(ue).sessions().next().expect("the UE has its session").id;
-    assert_eq!(net.downlink(ue, psi), Some(Verdict::Taken), "it waits");
+    assert_eq!(net.downlink(ue, psi), Some(PacketVerdict::Taken), "it waits");
     net.settle(SECOND);
     assert!(an(&net).is_some(), "and has brought the user plane back");
     net.check_path(ue, psi);

@@ -9,7 +9,7 @@ use whimbrel_control::{Event as CoreEvent, UpfId};
 use whimbrel_ids::{GlobalGnbId, PduSessionId, PlmnId, Tac, Tai};
 use whimbrel_nas::ie::{PduSessionType, SmCause};
 use whimbrel_ran::gnb::{Faults as GnbFaults, SupportedTa, Via};
-use whimbrel_ran::ue::{Command, Event, SessionRequest};
+use whimbrel_ran::ue::{Event, SessionRequest, UeCommand};
 use whimbrel_sim::{CpfLoss, GnbIndex, Sim, UeIndex, UpfState, default_config, ue_config};
 
 const UE: UeIndex = UeIndex(0);
@@ -55,10 +55,10 @@ fn scene(seed: u64, Scene { cpfs, direct, forward, predicted }: Scene) -> (Sim, 
     }
     net.add_ue(GNBS[0], ue_config(1));
     net.settle(SECOND / 10);
-    net.command(UE, Command::Register);
+    net.command(UE, UeCommand::Register);
     net.settle(SECOND);
     let pdu_session_type = PduSessionType::Ipv4;
-    net.command(UE, Command::EstablishSession(SessionRequest { pdu_session_type, ..Default::default() }));
+    net.command(UE, UeCommand::EstablishSession(SessionRequest { pdu_session_type, ..Default::default() }));
     net.settle(SECOND);
     let session = net.ue_ref(UE).sessions().next().expect("a session").id;
     net.carry();
@@ -119,7 +119,7 @@ fn an_intermediate_upf_is_inserted_relocated_and_removed() {
             assert_eq!((sessions(&mut net), uplink_upf(&net)), (at_upfs, to as u8), "{}", what(step));
             net.check_user_plane();
         }
-        net.command(UE, Command::Deregister { switch_off: false });
+        net.command(UE, UeCommand::Deregister { switch_off: false });
         net.settle(SECOND);
         assert_eq!(sessions(&mut net), [0; 3], "{}", what("deregistration"));
         no_violations(&net);

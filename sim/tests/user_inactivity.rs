@@ -13,7 +13,7 @@ use whimbrel_ngap::ie::{TransportLayerAddress, UpTransportLayerInformation};
 use whimbrel_ngap::transfer::PduSessionResourceSetupRequestTransfer;
 use whimbrel_ran::UeId;
 use whimbrel_ran::gnb;
-use whimbrel_ran::ue::{Command, SessionRequest};
+use whimbrel_ran::ue::{SessionRequest, UeCommand};
 use whimbrel_sim::{GnbIndex, Sim, UeIndex, default_config, ue_config};
 use whimbrel_user::{Destination, Origin};
 
@@ -38,7 +38,7 @@ fn the_first_uplink_packet_after_idle_passes_before_the_gnb_has_answered() {
     let (mut net, ue) = two_gnbs(1, 1);
     let before = context(&net).sessions[&psi(1)].n3.expect("a tunnel");
     go_idle(&mut net, ue);
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     while !context(&net).amf.connection.as_ref().is_some_and(|c| c.context_pending) {
         net.advance(SECOND / 10_000);
     }
@@ -69,13 +69,13 @@ fn with_sessions(seed: u64, config: Config, sessions: u8, follow_on: bool) -> (S
     std::sync::Arc::make_mut(&mut ue.profile).follow_on_request = follow_on;
     let ue = net.add_ue(GNB, ue);
     net.settle(SECOND / 10);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.advance(SECOND / 10);
     for _ in 0..sessions {
         let pdu_session_type = PduSessionType::Ipv4;
         net.command(
             ue,
-            Command::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type }),
+            UeCommand::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type }),
         );
         net.advance(SECOND / 10);
     }
@@ -122,7 +122,7 @@ fn a_connection_is_released_ten_seconds_after_its_last_session_has_lost_its_user
     assert!(is_ten_seconds(time), "{time:?}");
     assert_eq!(context(&net).sessions.len(), 2);
     // Where it returns for one session, the timer starts again.
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.advance(SECOND * 5);
     assert!(net.ue_ref(ue).is_connected());
 }
@@ -157,7 +157,7 @@ fn a_ue_whose_traffic_has_stopped_is_released_ten_seconds_later() {
     let time = until_idle(&mut net, ue) + SECOND;
     assert!(is_ten_seconds(time), "{time:?}");
     // Even where nothing comes at all.
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.advance(SECOND);
     assert!(net.ue_ref(ue).is_connected());
     let time = until_idle(&mut net, ue) + SECOND;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::common::*;
 use crate::open::nas_of;
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::open::Unreachable;
 use whimbrel_control::refusal::BrokerFault;
 use whimbrel_control::smf::Tunnel;
@@ -16,7 +16,7 @@ use whimbrel_nas::ie::MmCause;
 use whimbrel_nas::mm;
 use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_privacy::msg::{Answer, AnswerBody, RefusalCause};
-use whimbrel_ran::ue::{Command, MmState, Reason, SessionRequest, SuciSource};
+use whimbrel_ran::ue::{MmState, Reason, SessionRequest, SuciSource, UeCommand};
 use whimbrel_security::{Sqn, UsimSqn};
 use whimbrel_sim::{
     BrokerLoss, BrokerState, CpfLoss, CtaLoss, GnbIndex, Sim, UeIndex, VEIL_BROKER, default_config,
@@ -82,7 +82,7 @@ fn replays(net: &mut Sim) {
 fn a_veiled_ue_registers_with_one_question_and_one_challenge() {
     let (mut net, ue) = one_veiled(1);
     net.tap();
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let supi = served(&net, ue).expect("it is served");
     assert!(supi.to_string().ends_with("@veil.example"));
@@ -106,9 +106,9 @@ fn all_identifiers_of_a_veiled_ue_change_at_each_attach() {
     let (mut net, ue) = one_veiled(2);
     let mut seen = BTreeSet::new();
     for attach in 0..3 {
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND * 2);
-        net.command(ue, Command::EstablishSession(SessionRequest::default()));
+        net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
         net.settle(SECOND);
         let supi = served(&net, ue).expect("it is served");
         let context = net.contexts().find(|c| c.amf.supi == Some(supi)).expect("its context");
@@ -124,7 +124,7 @@ fn all_identifiers_of_a_veiled_ue_change_at_each_attach() {
         for id in ids {
             assert!(seen.insert(id.clone()), "attach {attach}: {id} was used before");
         }
-        net.command(ue, Command::Deregister { switch_off: false });
+        net.command(ue, UeCommand::Deregister { switch_off: false });
         net.settle(SECOND * 6);
         net.rotate_token();
     }
@@ -137,7 +137,7 @@ fn a_ue_that_heard_the_token_before_is_served_until_its_group_ends() {
     let heard = net.ue_ref(ue).heard_token();
     net.rotate_token();
     net.ue_mut(ue).hear_token(heard);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(served(&net, ue).is_some());
     no_violations(&net);
@@ -147,13 +147,13 @@ fn a_ue_that_heard_the_token_before_is_served_until_its_group_ends() {
 fn a_ue_whose_token_opens_no_group_is_refused_and_registers_with_the_next_one() {
     let (mut net, ue) = one_veiled(4);
     net.lose_groups();
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert_eq!(fault(&net), BrokerFault::Unreachable(Unreachable::NoToken));
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::Congestion)));
     assert_eq!(net.veil_asked(), 0, "nothing leaves without a token");
     net.rotate_token();
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND * 2);
     assert!(served(&net, ue).is_some(), "{:?}", net.ue_events(ue));
     replays(&mut net);
@@ -169,7 +169,7 @@ fn the_challenge_of_a_veiled_ue_is_repeated() {
     ] {
         let (mut net, ue) = one_veiled(5);
         net.ue_mut(ue).faults_mut().ignore.push((lost, 1));
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(Duration::from_secs(8));
         assert!(served(&net, ue).is_some() && net.veil_asked() == 1, "{lost:?}");
         no_violations(&net);
@@ -181,7 +181,7 @@ fn the_challenge_of_a_veiled_ue_is_repeated() {
 fn a_wrong_response_ends_the_attach() {
     let (mut net, ue) = one_veiled(6);
     net.ue_mut(ue).faults_mut().wrong_res_star = true;
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(served(&net, ue).is_none());
     assert_eq!(first_refusal(&net), Some(Refusal::WrongResponse));
@@ -195,7 +195,7 @@ fn a_refusal_of_the_broker_reaches_its_veiled_user_and_names_no_user() {
     let SuciSource::Veil(card) = &net.ue_ref(ue).config().suci else { panic!("it has a SIM") };
     let user = card.sim.user;
     net.veil_broker_mut().revoke_user(user);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let BrokerFault::Refused(refused) = fault(&net) else { panic!("{:?}", fault(&net)) };
     assert_eq!(refused.cause, RefusalCause::User.to_string());
@@ -206,12 +206,12 @@ fn a_refusal_of_the_broker_reaches_its_veiled_user_and_names_no_user() {
 fn a_broker_of_veiled_ues_that_is_silent_or_slow() {
     let (mut net, ue) = one_veiled(8);
     net.set_veil_broker(BrokerState::Silent);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.advance(SECOND * 11);
     assert_eq!(fault(&net), BrokerFault::Unreachable(Unreachable::TimedOut));
     let (mut net, ue) = one_veiled(9);
     net.set_veil_broker(BrokerState::Slow(Duration::from_secs(4)));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND * 9);
     assert!(served(&net, ue).is_some());
     assert_eq!((net.veil_asked(), net.veil_granted().len()), (2, 1), "asked twice, granted once");
@@ -221,7 +221,7 @@ fn a_broker_of_veiled_ues_that_is_silent_or_slow() {
 #[test]
 fn veiled_ues_are_refused_where_they_are_not_served() {
     let (mut net, ue) = populate(Sim::builder(10).build());
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert_eq!((fault(&net), net.veil_asked()), (BrokerFault::NotServed, 0));
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::PlmnNotAllowed)));
@@ -229,13 +229,13 @@ fn veiled_ues_are_refused_where_they_are_not_served() {
 
 /// An attach, a session, and the end.
 fn life(net: &mut Sim, ue: UeIndex, of: &dyn Fn() -> String) {
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND * 8);
     assert!(served(net, ue).is_some(), "{}: {:?}", of(), net.ue_events(ue));
-    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
     net.settle(SECOND * 8);
     assert_eq!(net.ue_ref(ue).sessions().count(), 1, "{}: {:?}", of(), net.ue_events(ue));
-    net.command(ue, Command::Deregister { switch_off: false });
+    net.command(ue, UeCommand::Deregister { switch_off: false });
     net.settle(SECOND * 8);
     assert_eq!((net.cta().occupancy(), net.upf_sessions()), ((0, 0), 0), "{}", of());
     assert_eq!(net.veil_granted().len(), 1, "{}: one attach, one grant", of());
@@ -306,11 +306,11 @@ fn what_leads_to_the_keys_of_a_veiled_attach_is_gone_when_the_attach_completes()
     };
     let (mut net, ue) = begin();
     net.ue_mut(ue).faults_mut().ignore.push((mm::MessageType::AuthenticationRequest, 1));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.advance(SECOND);
     assert!(holds(&mut net), "the log leads through the attach as long as that lasts");
     let (mut net, ue) = begin();
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.advance(SECOND);
     assert!(served(&net, ue).is_some() && !holds(&mut net), "the log is over");
 }
@@ -318,10 +318,10 @@ fn what_leads_to_the_keys_of_a_veiled_attach_is_gone_when_the_attach_completes()
 #[test] // chapter 4.4.4: a prepaid user gets equal slices; an exact remainder would link sessions
 fn a_prepaid_ue_whose_slice_is_used_up_registers_again_under_another_name() {
     let (mut net, ue) = one_prepaid(15);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     let first = served(&net, ue).expect("it is served");
-    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
     net.settle(SECOND);
     let address = net.ue_ref(ue).sessions().next().and_then(|s| s.ipv4).expect("an address");
     let packet = whimbrel_sim::udp(address, &[7; 1_000]);
@@ -338,7 +338,7 @@ fn a_prepaid_ue_whose_slice_is_used_up_registers_again_under_another_name() {
     let second = served(&net, ue);
     assert!(second.is_some_and(|second| second != first), "{second:?}");
     let used_up =
-        |e: &CoreEvent| matches!(e, CoreEvent::Deregistered { why: Deregistered::CreditUsedUp, .. });
+        |e: &CoreEvent| matches!(e, CoreEvent::Deregistered { why: DeregistrationReason::CreditUsedUp, .. });
     assert!(core_events(&net).any(used_up));
     no_violations(&net);
 }
@@ -346,9 +346,9 @@ fn a_prepaid_ue_whose_slice_is_used_up_registers_again_under_another_name() {
 #[test] // TS 23.527 §4.3: a session that the UPF gets again is metered as it was
 fn the_session_of_a_prepaid_ue_is_metered_after_the_upf_has_restarted() {
     let (mut net, ue) = one_prepaid(17);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
-    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
     net.settle(SECOND);
     let address = net.ue_ref(ue).sessions().next().and_then(|s| s.ipv4).expect("an address");
     net.advance(Duration::from_secs(5)); // recovery time stamps count seconds
@@ -359,7 +359,7 @@ fn the_session_of_a_prepaid_ue_is_metered_after_the_upf_has_restarted() {
     assert!(sent > 500, "the UPF has the session again: {sent} packets");
     net.advance(Duration::from_secs(5));
     let used_up =
-        |e: &CoreEvent| matches!(e, CoreEvent::Deregistered { why: Deregistered::CreditUsedUp, .. });
+        |e: &CoreEvent| matches!(e, CoreEvent::Deregistered { why: DeregistrationReason::CreditUsedUp, .. });
     assert!(core_events(&net).any(used_up));
 }
 
@@ -372,10 +372,10 @@ fn the_movement_of_a_veiled_ue_is_not_reported_to_the_predictor() {
     let signs = |net: &Sim| core_events(net).filter(|e| matches!(e, CoreEvent::Sign { .. })).count();
     let mut counted = Vec::new();
     for ue in [veiled, ordinary] {
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND);
         assert_eq!(net.ue_ref(ue).state(), MmState::Registered);
-        net.command(ue, Command::EstablishSession(SessionRequest::default()));
+        net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
         net.settle(SECOND);
         counted.push(signs(&net));
     }
@@ -421,14 +421,14 @@ fn an_ordinary_ue_of_the_broker_is_served_under_a_random_name() {
     net.tap();
     let mut names = BTreeSet::new();
     for attach in 0..2 {
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND);
         let supi = served_ordinary(&net, ue).unwrap_or_else(|| panic!("{:?}", net.ue_events(ue)));
         assert!(supi.to_string().ends_with("@veil.example") && names.insert(supi), "attach {attach}: {supi}");
-        net.command(ue, Command::EstablishSession(SessionRequest::default()));
+        net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
         net.settle(SECOND);
         assert_eq!(net.ue_ref(ue).sessions().count(), 1);
-        net.command(ue, Command::Deregister { switch_off: false });
+        net.command(ue, UeCommand::Deregister { switch_off: false });
         net.settle(SECOND * 6);
     }
     assert_eq!((net.veil_asked(), net.veil_granted().len()), (2, 2));
@@ -448,7 +448,7 @@ fn an_ordinary_ue_of_the_broker_is_served_under_a_random_name() {
 fn a_wrong_response_of_an_ordinary_ue_ends_the_attach() {
     let (mut net, ue) = one_ordinary(21);
     net.ue_mut(ue).faults_mut().wrong_res_star = true;
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(served_ordinary(&net, ue).is_none());
     assert_eq!(first_refusal(&net), Some(Refusal::WrongResponse));
@@ -460,7 +460,7 @@ fn a_wrong_response_of_an_ordinary_ue_ends_the_attach() {
 fn an_ordinary_ue_that_does_not_conceal_its_identity_is_refused() {
     let (mut net, _) = one_ordinary(22);
     let plain = net.add_ue(GnbIndex(0), ue_config(2));
-    net.command(plain, Command::Register);
+    net.command(plain, UeCommand::Register);
     net.settle(SECOND);
     assert_eq!((fault(&net), net.veil_asked()), (BrokerFault::InClear, 0));
     assert!(refused_with(&net, plain, Reason::Mm(MmCause::PlmnNotAllowed)));
@@ -473,7 +473,7 @@ fn an_ordinary_ue_resynchronises_its_broker() {
     let mut net = Sim::builder(23).config(ordinary_config()).build();
     net.recorder().on = true;
     let (mut net, ue) = populate_with_sqn(net, ahead);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert!(served_ordinary(&net, ue).is_some(), "{:?}", net.ue_events(ue));
     assert_eq!(net.veil_asked(), 2);
@@ -485,11 +485,11 @@ fn an_ordinary_ue_resynchronises_its_broker() {
 fn an_ordinary_ue_is_refused_while_no_token_is_broadcast() {
     let (mut net, ue) = one_ordinary(24);
     net.lose_groups();
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     assert_eq!(fault(&net), BrokerFault::Unreachable(Unreachable::NoToken));
     net.rotate_token();
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND * 2);
     assert!(served_ordinary(&net, ue).is_some(), "{:?}", net.ue_events(ue));
 }
@@ -498,10 +498,10 @@ fn an_ordinary_ue_is_refused_while_no_token_is_broadcast() {
 fn a_cpf_lost_at_any_message_costs_an_ordinary_ue_nothing() {
     let begin = || populate_ordinary(Sim::builder(25).config(ordinary_config()).cpfs(3, 1).build());
     let life = |net: &mut Sim, ue, of: &dyn Fn() -> String| {
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND * 8);
         assert!(served_ordinary(net, ue).is_some(), "{}: {:?}", of(), net.ue_events(ue));
-        net.command(ue, Command::Deregister { switch_off: false });
+        net.command(ue, UeCommand::Deregister { switch_off: false });
         net.settle(SECOND * 8);
         assert_eq!((net.cta().occupancy(), net.veil_granted().len()), ((0, 0), 1), "{}", of());
     };
@@ -548,7 +548,8 @@ fn is_copied(net: &mut Sim, ue: UeIndex) -> Option<bool> {
 #[test] // TS 33.127 §6.2.3, TS 29.244 §5.2.3.1
 fn an_intercepted_ue_is_copied_in_all_sessions_until_the_order_ends() {
     let (mut net, ue) = one_veiled(30);
-    let (register, session) = (Command::Register, || Command::EstablishSession(SessionRequest::default()));
+    let (register, session) =
+        (UeCommand::Register, || UeCommand::EstablishSession(SessionRequest::default()));
     net.command(ue, register);
     net.settle(SECOND);
     net.command(ue, session());
@@ -561,7 +562,7 @@ fn an_intercepted_ue_is_copied_in_all_sessions_until_the_order_ends() {
     // The UE becomes idle and comes back: its new tunnel is copied too.
     net.release(ue, CauseRadioNetwork::UserInactivity.into());
     net.settle(SECOND);
-    net.command(ue, Command::ServiceRequest);
+    net.command(ue, UeCommand::ServiceRequest);
     net.settle(SECOND);
     assert_eq!(is_copied(&mut net, ue), Some(true));
     replays(&mut net);
@@ -570,12 +571,12 @@ fn an_intercepted_ue_is_copied_in_all_sessions_until_the_order_ends() {
 #[test]
 fn an_interception_ends_with_the_order_and_no_ordinary_subscriber_has_one() {
     let (mut net, ue) = one_veiled(31);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     // Before there is a session.
     let id = only_ue(&net);
     net.order(id, CoreCommand::Intercept(Some(li_function())));
-    net.command(ue, Command::EstablishSession(SessionRequest::default()));
+    net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
     net.settle(SECOND);
     assert_eq!(is_copied(&mut net, ue), Some(true));
     net.order(id, CoreCommand::Intercept(None));
@@ -585,9 +586,9 @@ fn an_interception_ends_with_the_order_and_no_ordinary_subscriber_has_one() {
     let gnb = plain.add_gnb(gnb_config(1));
     let ue = plain.add_ue(gnb, ue_config(1));
     plain.settle(SECOND / 10);
-    plain.command(ue, Command::Register);
+    plain.command(ue, UeCommand::Register);
     plain.settle(SECOND);
-    plain.command(ue, Command::EstablishSession(SessionRequest::default()));
+    plain.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
     plain.settle(SECOND);
     let id = only_ue(&plain);
     plain.order(id, CoreCommand::Intercept(Some(li_function())));
@@ -599,11 +600,11 @@ fn an_interception_ends_with_the_order_and_no_ordinary_subscriber_has_one() {
 fn an_interception_survives_the_loss_of_a_cpf_at_any_message() {
     let begin = || populate(Sim::builder(33).config(config()).cpfs(3, 1).build());
     let life = |net: &mut Sim, ue, of: &dyn Fn() -> String| {
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(SECOND * 8);
         let id = only_ue(net);
         net.order(id, CoreCommand::Intercept(Some(li_function())));
-        net.command(ue, Command::EstablishSession(SessionRequest::default()));
+        net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
         net.settle(SECOND * 8);
         assert_eq!(is_copied(net, ue), Some(true), "{}", of());
     };

@@ -21,7 +21,7 @@ use whimbrel_ngap::transfer::{
 };
 use whimbrel_pfcp::ie::{FTeid, ReportType};
 use whimbrel_pfcp::msg::{ErrorIndicationReport, SessionReportRequest};
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::UeCommand;
 use whimbrel_ran::{UeId, gnb};
 use whimbrel_sim::{Sim, UpfState, ue_config};
 
@@ -263,7 +263,7 @@ fn a_tracking_area_that_is_not_served() {
 fn a_registration_goes_on_at_the_target() {
     let (mut net, ue) = two_gnbs(13, 1);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::RegistrationAccept, 99));
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND / 10);
     let m = path_switch_request(&net, &[1]);
     ask(&mut net, m);
@@ -325,7 +325,7 @@ fn the_source_is_lost_on_the_way() {
     net.settle(SECOND * 6);
     failure(&mut net);
     assert!(!context(&net).is_connected());
-    assert!(context(&net).amf.reachable_until.is_some());
+    assert!(context(&net).amf.implicit_deregistration_at.is_some());
 }
 
 #[test] // TS 38.413 §8.4.4.4: the same request again is worked on once; another gNB's takes its place
@@ -427,7 +427,7 @@ fn an_error_indication_of_the_former_tunnel() {
 fn another_ue_is_not_touched() {
     let (mut net, _) = two_gnbs(24, 1);
     let other = net.add_ue(SOURCE, ue_config(2));
-    net.command(other, Command::Register);
+    net.command(other, UeCommand::Register);
     net.settle(SECOND);
     let supi = net.ue_ref(other).config().supi;
     let look = |net: &Sim| {

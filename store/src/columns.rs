@@ -1,5 +1,5 @@
-//! The columns of a CSV import: a subscriber with one slice fits in plain columns, any other in `subscription`. The
-//! headings of card vendors' lists and of other cores are understood where they mean the same.
+//! The columns of a CSV import: a subscriber with one slice is described by plain columns, any other by a
+//! JSON object in `subscription`. Headings of SIM vendors' lists and of other cores are accepted as aliases.
 
 use core::str::FromStr;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use whimbrel_ids::{Dnn, FiveQi, SNssai, Supi};
 use whimbrel_security::{AuthenticationManagementField, LongTermKey, Opc, Sqn, SqnOffset};
 
 use crate::bit_rate::BitRate;
-use crate::import::Problem;
+use crate::import::ImportProblem;
 use crate::record::{
-    Algorithm, AuthMethod, InvalidRecord, Msisdn, OperatorCode, Status, SubscriberRecord, fresh_sqn_offset,
-    long_term_key, sqn_offset_after,
+    Algorithm, AuthMethod, InvalidRecord, Msisdn, OperatorCode, SubscriberRecord, SubscriberStatus,
+    fresh_sqn_offset, long_term_key, sqn_offset_after,
 };
 use crate::subscription::{DnnConfiguration, SessionType, SubscribedSlice, Subscription};
 use crate::text::from_hex;
@@ -79,7 +79,7 @@ const COLUMNS: [(Column, &str); 26] = [
     (C::Subscription, "subscription"),
 ];
 
-/// Other headings of some columns, [`plain`].
+/// Other headings of some columns, in the form of [`normalise_heading`].
 const ALIASES: [(&str, Column); 7] = [
     ("imsi", C::Supi),
     ("ki", C::K),
@@ -90,20 +90,20 @@ const ALIASES: [(&str, Column); 7] = [
     ("5qi", C::FiveQi),
 ];
 
-/// A heading as it is compared: letters and digits alone, in lower case.
-fn plain(heading: &str) -> String {
+/// Normalises a heading for comparison: letters and digits only, in lower case.
+fn normalise_heading(heading: &str) -> String {
     heading.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
 /// The column of a heading.
 fn column_of(heading: &str) -> Option<Column> {
-    let heading = plain(heading);
-    let own = COLUMNS.iter().find(|(_, name)| plain(name) == heading).map(|(column, _)| *column);
+    let heading = normalise_heading(heading);
+    let own = COLUMNS.iter().find(|(_, name)| normalise_heading(name) == heading).map(|(column, _)| *column);
     own.or_else(|| ALIASES.iter().find(|(name, _)| *name == heading).map(|(_, column)| *column))
 }
 
-/// The columns that together say what `subscription` says alone.
-const OF_SUBSCRIPTION: [Column; 12] = [
+/// The columns that `subscription` replaces.
+const SUBSCRIPTION_COLUMNS: [Column; 12] = [
     C::Slice,
     C::Dnn,
     C::SessionType,
@@ -127,15 +127,15 @@ impl Column {
 /// The header line: which column stands where.
 pub(crate) struct ColumnHeader {
     /// The field of each column, by the column's number.
-    place: [Option<usize>; COLUMNS.len()],
-    fields: usize,
+    field_of_column: [Option<usize>; COLUMNS.len()],
+    field_count: usize,
     ignored: Vec<String>,
     /// The previous row's subscription and its fields: mostly the next row has the same.
-    last: Option<(Vec<String>, Arc<Subscription>)>,
+    previous_row: Option<(Vec<String>, Arc<Subscription>)>,
 }
 
 impl ColumnHeader {
-    pub(crate) fn read(fields: &[String]) -> Result<Self, Problem> {
+    pub(crate) fn read(fields: &[String]) -> Result<Self, ImportProblem> {
         let mut place = [None; COLUMNS.len()];
         let mut ignored = Vec::new();
         for (at, heading) in fields.iter().enumerate() {
@@ -144,15 +144,15 @@ impl ColumnHeader {
                 continue;
             };
             if place[column as usize].replace(at).is_some() {
-                return Err(Problem::ColumnTwice(column.name()));
+                return Err(ImportProblem::ColumnTwice(column.name()));
             }
         }
         if place.iter().all(Option::is_none) {
-            return Err(Problem::NoHeader);
+            return Err(ImportProblem::NoHeader);
         }
-        let header = Self { place, fields: fields.len(), ignored, last: None };
-        match [C::Supi, C::K].into_iter().find(|c| header.place[*c as usize].is_none()) {
-            Some(absent) => Err(Problem::NoColumn(absent.name())),
+        let header = Self { field_of_column: place, field_count: fields.len(), ignored, previous_row: None };
+        match [C::Supi, C::K].into_iter().find(|c| header.field_of_column[*c as usize].is_none()) {
+            Some(absent) => Err(ImportProblem::NoColumn(absent.name())),
             None => Ok(header),
         }
     }
@@ -163,70 +163,72 @@ impl ColumnHeader {
     }
 
     /// The record of a row.
-    pub(crate) fn record(&mut self, fields: &[String]) -> Result<SubscriberRecord, Problem> {
-        // Spreadsheets end rows with separators that no heading stands over.
-        let more = fields.get(self.fields..).unwrap_or_default();
-        if fields.len() < self.fields || more.iter().any(|f| !f.is_empty()) {
-            return Err(Problem::FieldCount { found: fields.len(), expected: self.fields });
+    pub(crate) fn record(&mut self, fields: &[String]) -> Result<SubscriberRecord, ImportProblem> {
+        // Spreadsheets append separators beyond the last heading.
+        let more = fields.get(self.field_count..).unwrap_or_default();
+        if fields.len() < self.field_count || more.iter().any(|f| !f.is_empty()) {
+            return Err(ImportProblem::FieldCount { found: fields.len(), expected: self.field_count });
         }
-        let row = Fields { place: &self.place, fields };
-        let supi = row.number::<Supi>(C::Supi)?.ok_or(Problem::Missing("supi"))?;
+        let row = ImportRow { field_of_column: &self.field_of_column, fields };
+        let supi = row.read_digits::<Supi>(C::Supi)?.ok_or(ImportProblem::Missing("supi"))?;
         let (op, opc) = (row.text(C::Op), row.text(C::Opc));
         let op_beside_opc = op.filter(|_| opc.is_some());
         let op = op.filter(|_| op_beside_opc.is_none());
-        let operator_code =
-            OperatorCode::read(op, opc, row.text(C::Top), row.text(C::Topc)).map_err(Problem::Record)?;
+        let operator_code = OperatorCode::read(op, opc, row.text(C::Top), row.text(C::Topc))
+            .map_err(ImportProblem::Record)?;
         let algorithm = operator_code.algorithm();
         let amf = match row.text(C::Amf) {
             Some(amf) => {
-                AuthenticationManagementField(from_hex(amf).ok_or(Problem::Record(InvalidRecord::Amf))?)
+                AuthenticationManagementField(from_hex(amf).ok_or(ImportProblem::Record(InvalidRecord::Amf))?)
             }
             None => AuthenticationManagementField::FIVE_G,
         };
-        let k = long_term_key(row.text(C::K).ok_or(Problem::Missing("k"))?, algorithm)
-            .map_err(Problem::Record)?;
+        let k = long_term_key(row.text(C::K).ok_or(ImportProblem::Missing("k"))?, algorithm)
+            .map_err(ImportProblem::Record)?;
         if let Some(op) = op_beside_opc {
-            of_one_another(&k, op, &operator_code)?;
+            check_opc(&k, op, &operator_code)?;
         }
         let record = SubscriberRecord {
             supi,
             k,
             operator_code,
             amf,
-            algorithm: row.parsed::<Algorithm>(C::Algorithm)?.unwrap_or(algorithm),
-            auth: row.parsed::<AuthMethod>(C::Auth)?.unwrap_or_default(),
+            algorithm: row.parse_id::<Algorithm>(C::Algorithm)?.unwrap_or(algorithm),
+            auth: row.parse_id::<AuthMethod>(C::Auth)?.unwrap_or_default(),
             sqn_offset: row.sqn_offset()?,
-            status: row.parsed::<Status>(C::Status)?.unwrap_or_default(),
-            msisdn: row.number::<Msisdn>(C::Msisdn)?,
+            status: row.parse_id::<SubscriberStatus>(C::Status)?.unwrap_or_default(),
+            msisdn: row.read_digits::<Msisdn>(C::Msisdn)?,
             subscription: self.subscription(fields)?,
         };
-        record.check().map_err(Problem::Record)?;
+        record.check().map_err(ImportProblem::Record)?;
         Ok(record)
     }
 
-    fn subscription(&mut self, fields: &[String]) -> Result<Arc<Subscription>, Problem> {
-        let row = Fields { place: &self.place, fields };
-        let says =
-            || OF_SUBSCRIPTION.iter().chain([&C::Subscription]).map(|c| row.text(*c).unwrap_or_default());
-        if let Some((_, subscription)) = self.last.as_ref().filter(|(last, _)| says().eq(last.iter())) {
+    fn subscription(&mut self, fields: &[String]) -> Result<Arc<Subscription>, ImportProblem> {
+        let row = ImportRow { field_of_column: &self.field_of_column, fields };
+        let says = || {
+            SUBSCRIPTION_COLUMNS.iter().chain([&C::Subscription]).map(|c| row.text(*c).unwrap_or_default())
+        };
+        if let Some((_, subscription)) = self.previous_row.as_ref().filter(|(last, _)| says().eq(last.iter()))
+        {
             return Ok(Arc::clone(subscription));
         }
         let subscription = Arc::new(row.subscription()?);
-        self.last = Some((says().map(str::to_owned).collect(), Arc::clone(&subscription)));
+        self.previous_row = Some((says().map(str::to_owned).collect(), Arc::clone(&subscription)));
         Ok(subscription)
     }
 }
 
 /// A row under its header.
-struct Fields<'a> {
-    place: &'a [Option<usize>; COLUMNS.len()],
+struct ImportRow<'a> {
+    field_of_column: &'a [Option<usize>; COLUMNS.len()],
     fields: &'a [String],
 }
 
-impl Fields<'_> {
+impl ImportRow<'_> {
     /// The field of a column, unless absent or empty.
     fn text(&self, column: Column) -> Option<&str> {
-        let field = self.fields.get(self.place[column as usize]?)?.as_str();
+        let field = self.fields.get(self.field_of_column[column as usize]?)?.as_str();
         (!field.is_empty()).then_some(field)
     }
 
@@ -234,71 +236,74 @@ impl Fields<'_> {
         &self,
         column: Column,
         expected: impl FnOnce(T::Err) -> &'static str,
-    ) -> Result<Option<T>, Problem> {
-        let parse =
-            |t: &str| t.parse().map_err(|e| Problem::Field { column: column.name(), expected: expected(e) });
+    ) -> Result<Option<T>, ImportProblem> {
+        let parse = |t: &str| {
+            t.parse().map_err(|e| ImportProblem::Field { column: column.name(), expected: expected(e) })
+        };
         self.text(column).map(parse).transpose()
     }
 
-    fn parsed<T: FromStr<Err = whimbrel_ids::ParseIdError>>(
+    fn parse_id<T: FromStr<Err = whimbrel_ids::ParseIdError>>(
         &self,
         column: Column,
-    ) -> Result<Option<T>, Problem> {
+    ) -> Result<Option<T>, ImportProblem> {
         self.value(column, |e: whimbrel_ids::ParseIdError| e.expected)
     }
 
-    /// A number that spreadsheets take for one to be rounded, and people write in groups.
-    fn number<T: FromStr<Err = whimbrel_ids::ParseIdError>>(
+    /// An identifier of digits: people write it in groups, and spreadsheets round it.
+    fn read_digits<T: FromStr<Err = whimbrel_ids::ParseIdError>>(
         &self,
         column: Column,
-    ) -> Result<Option<T>, Problem> {
+    ) -> Result<Option<T>, ImportProblem> {
         let Some(text) = self.text(column) else { return Ok(None) };
         if text.contains("E+") || text.contains("e+") {
-            return Err(Problem::Rounded(column.name()));
+            return Err(ImportProblem::Rounded(column.name()));
         }
         let digits: String = text.chars().filter(|c| !c.is_whitespace()).collect();
-        digits.parse().map(Some).map_err(|e: whimbrel_ids::ParseIdError| Problem::Field {
+        digits.parse().map(Some).map_err(|e: whimbrel_ids::ParseIdError| ImportProblem::Field {
             column: column.name(),
             expected: e.expected,
         })
     }
 
-    /// From an offset of ours, or from the SQN that another authentication centre has come to.
-    fn sqn_offset(&self) -> Result<SqnOffset, Problem> {
+    /// From the column `sqn_offset`, or from the last SQN of another authentication centre.
+    fn sqn_offset(&self) -> Result<SqnOffset, ImportProblem> {
         let offset: Option<u64> = self.value(C::SqnOffset, |_| "a whole number")?;
-        let expected = Problem::Field { column: C::Sqn.name(), expected: "12 hexadecimal digits" };
+        let expected = ImportProblem::Field { column: C::Sqn.name(), expected: "12 hexadecimal digits" };
         match (offset, self.text(C::Sqn)) {
-            (Some(_), Some(_)) => Err(Problem::SqnTwice),
+            (Some(_), Some(_)) => Err(ImportProblem::SqnTwice),
             (Some(offset), None) => Ok(SqnOffset::new(offset)),
             (None, Some("0")) | (None, None) => Ok(fresh_sqn_offset()),
             (None, Some(sqn)) => from_hex(sqn).map(Sqn::from_octets).map(sqn_offset_after).ok_or(expected),
         }
     }
 
-    fn subscription(&self) -> Result<Subscription, Problem> {
+    fn subscription(&self) -> Result<Subscription, ImportProblem> {
         if let Some(json) = self.text(C::Subscription) {
-            if let Some(other) = OF_SUBSCRIPTION.into_iter().find(|c| self.text(*c).is_some()) {
-                return Err(Problem::SubscriptionTwice(other.name()));
+            if let Some(other) = SUBSCRIPTION_COLUMNS.into_iter().find(|c| self.text(*c).is_some()) {
+                return Err(ImportProblem::SubscriptionTwice(other.name()));
             }
-            return serde_json::from_str(json).map_err(|e| Problem::Subscription(e.to_string()));
+            return serde_json::from_str(json).map_err(|e| ImportProblem::Subscription(e.to_string()));
         }
         let mut subscription =
             Subscription { rfsp: self.value(C::Rfsp, |_| "1 to 256")?, ..Subscription::default() };
-        self.rate(C::UeAmbrUplink, &mut subscription.ue_ambr.uplink)?;
-        self.rate(C::UeAmbrDownlink, &mut subscription.ue_ambr.downlink)?;
-        let s_nssai = self.parsed::<SNssai>(C::Slice)?.unwrap_or(SNssai::sst(1));
+        self.set_rate_if_given(C::UeAmbrUplink, &mut subscription.ue_ambr.uplink)?;
+        self.set_rate_if_given(C::UeAmbrDownlink, &mut subscription.ue_ambr.downlink)?;
+        let s_nssai = self.parse_id::<SNssai>(C::Slice)?.unwrap_or(SNssai::sst(1));
         subscription.slices = vec![SubscribedSlice { s_nssai, default: true, dnns: self.dnns()? }];
         Ok(subscription)
     }
 
     /// The data networks, separated by semicolons or commas; the first is the default and has the static addresses.
-    fn dnns(&self) -> Result<Vec<DnnConfiguration>, Problem> {
-        let bad =
-            |e: whimbrel_ids::ParseIdError| Problem::Field { column: C::Dnn.name(), expected: e.expected };
+    fn dnns(&self) -> Result<Vec<DnnConfiguration>, ImportProblem> {
+        let bad = |e: whimbrel_ids::ParseIdError| ImportProblem::Field {
+            column: C::Dnn.name(),
+            expected: e.expected,
+        };
         let mut dnns = Vec::new();
         for name in self.text(C::Dnn).unwrap_or("internet").split([';', ',']) {
             let mut d = DnnConfiguration::new(name.trim().parse::<Dnn>().map_err(bad)?);
-            if let Some(only) = self.parsed::<SessionType>(C::SessionType)? {
+            if let Some(only) = self.parse_id::<SessionType>(C::SessionType)? {
                 (d.session_type, d.allowed_session_types) = (only, allowed_with(only));
             }
             if let Some(five_qi) = self.value(C::FiveQi, |_| "a number, such as 9")? {
@@ -307,36 +312,36 @@ impl Fields<'_> {
             if let Some(level) = self.value(C::ArpPriorityLevel, |_| "1 to 15")? {
                 d.arp.priority_level = level;
             }
-            self.rate(C::SessionAmbrUplink, &mut d.session_ambr.uplink)?;
-            self.rate(C::SessionAmbrDownlink, &mut d.session_ambr.downlink)?;
+            self.set_rate_if_given(C::SessionAmbrUplink, &mut d.session_ambr.uplink)?;
+            self.set_rate_if_given(C::SessionAmbrDownlink, &mut d.session_ambr.downlink)?;
             if dnns.is_empty() {
                 d.default = true;
                 d.ipv4 = self.value(C::Ipv4, |_| "an IPv4 address")?;
-                d.ipv6 = self.parsed(C::Ipv6)?;
+                d.ipv6 = self.parse_id(C::Ipv6)?;
             }
             dnns.push(d);
         }
         Ok(dnns)
     }
 
-    fn rate(&self, column: Column, rate: &mut BitRate) -> Result<(), Problem> {
-        if let Some(given) = self.parsed(column)? {
+    fn set_rate_if_given(&self, column: Column, rate: &mut BitRate) -> Result<(), ImportProblem> {
+        if let Some(given) = self.parse_id(column)? {
             *rate = given;
         }
         Ok(())
     }
 }
 
-/// Whether OPc is the one that K and OP give: TS 35.206 §8.2.
-fn of_one_another(k: &LongTermKey, op: &str, code: &OperatorCode) -> Result<(), Problem> {
-    let op = OperatorCode::read(Some(op), None, None, None).map_err(Problem::Record)?;
+/// Checks that OPc is derived from K and OP: TS 35.206 §8.2.
+fn check_opc(k: &LongTermKey, op: &str, code: &OperatorCode) -> Result<(), ImportProblem> {
+    let op = OperatorCode::read(Some(op), None, None, None).map_err(ImportProblem::Record)?;
     match (k, &op, code) {
         (LongTermKey::K128(k), OperatorCode::Op(op), OperatorCode::Opc(opc))
             if Opc::derive(k, op) == *opc =>
         {
             Ok(())
         }
-        _ => Err(Problem::OpAgainstOpc),
+        _ => Err(ImportProblem::OpAgainstOpc),
     }
 }
 
@@ -359,12 +364,12 @@ mod tests {
 
     #[test]
     fn a_heading_is_of_one_column() {
-        let own = COLUMNS.iter().map(|(_, name)| plain(name));
+        let own = COLUMNS.iter().map(|(_, name)| normalise_heading(name));
         let mut all: Vec<String> = own.chain(ALIASES.iter().map(|(name, _)| (*name).to_owned())).collect();
         let count = all.len();
         all.sort();
         all.dedup();
         assert_eq!(all.len(), count);
-        assert!(ALIASES.iter().all(|(name, _)| plain(name) == *name));
+        assert!(ALIASES.iter().all(|(name, _)| normalise_heading(name) == *name));
     }
 }

@@ -16,7 +16,7 @@ pub const EXCERPT_MAX: usize = 64;
 
 /// The range of an excerpt: a subscriber in the range that is not in the excerpt does not exist.
 #[derive(Serialize, Deserialize)]
-enum Of {
+enum ExcerptRange {
     /// All SUPIs after the first up to the second.
     Range { after: String, upto: Option<String> },
     /// The subscribers of these SUPIs.
@@ -25,13 +25,13 @@ enum Of {
 
 #[derive(Serialize)]
 struct WrittenExcerpt<'a> {
-    of: Of,
+    of: ExcerptRange,
     records: Vec<WithSecrets<'a>>,
 }
 
 #[derive(Deserialize)]
 struct ReadExcerpt {
-    of: Of,
+    of: ExcerptRange,
     records: Vec<SubscriberRecord>,
 }
 
@@ -48,7 +48,7 @@ impl Excerpt {
         &self.octets
     }
 
-    fn of(of: Of, records: &[SubscriberRecord], last: Option<Supi>) -> Result<Self, StoreError> {
+    fn of(of: ExcerptRange, records: &[SubscriberRecord], last: Option<Supi>) -> Result<Self, StoreError> {
         let written = WrittenExcerpt { of, records: records.iter().map(WithSecrets).collect() };
         // Allocated at once: what a growing buffer leaves behind is not wiped.
         let mut octets = Zeroizing::new(Vec::with_capacity(4096 * (records.len() + 1)));
@@ -59,7 +59,7 @@ impl Excerpt {
 
 /// The result of taking an excerpt over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TakenOver {
+pub struct ExcerptChanges {
     /// Subscribers that were added or changed.
     pub written: usize,
     /// Subscribers that were removed.
@@ -71,7 +71,10 @@ impl Store {
     pub fn excerpt_after(&mut self, after: Option<Supi>) -> Result<Excerpt, StoreError> {
         let records = self.list(after, EXCERPT_MAX)?;
         let last = records.last().filter(|_| records.len() == EXCERPT_MAX).map(|r| r.supi);
-        let of = Of::Range { after: after.map(Supi::imsi).unwrap_or_default(), upto: last.map(Supi::imsi) };
+        let of = ExcerptRange::Range {
+            after: after.map(Supi::imsi).unwrap_or_default(),
+            upto: last.map(Supi::imsi),
+        };
         Excerpt::of(of, &records, last)
     }
 
@@ -81,20 +84,20 @@ impl Store {
         for supi in supis {
             records.extend(self.get(*supi)?.map(|r| SubscriberRecord::clone(&r)));
         }
-        Excerpt::of(Of::Some(supis.iter().map(|s| s.imsi()).collect()), &records, None)
+        Excerpt::of(ExcerptRange::Some(supis.iter().map(|s| s.imsi()).collect()), &records, None)
     }
 
     /// Makes this store equal to another store's excerpt within its range. Equal records are not written.
     ///
     /// Errors: [`StoreError::Io`] where it is no excerpt; nothing is changed then.
-    pub fn take_over(&mut self, excerpt: &[u8]) -> Result<TakenOver, StoreError> {
+    pub fn take_over(&mut self, excerpt: &[u8]) -> Result<ExcerptChanges, StoreError> {
         let ReadExcerpt { of, records } =
             serde_json::from_slice(excerpt).map_err(|e| StoreError::Io(e.into()))?;
         let within = |imsi: &str| match &of {
-            Of::Range { after, upto } => {
+            ExcerptRange::Range { after, upto } => {
                 imsi > after.as_str() && upto.as_ref().is_none_or(|upto| imsi <= upto.as_str())
             }
-            Of::Some(supis) => supis.contains(imsi),
+            ExcerptRange::Some(supis) => supis.contains(imsi),
         };
         let named: BTreeSet<String> = records.iter().map(|r| r.supi.imsi()).collect();
         if !named.iter().all(|imsi| within(imsi)) {
@@ -108,15 +111,15 @@ impl Store {
             }
         }
         let here: Vec<String> = match &of {
-            Of::Some(supis) => supis.iter().cloned().collect(),
-            Of::Range { after, upto } => self.imsis(after, upto.as_deref())?,
+            ExcerptRange::Some(supis) => supis.iter().cloned().collect(),
+            ExcerptRange::Range { after, upto } => self.imsis(after, upto.as_deref())?,
         };
         let gone: Vec<&String> = here.iter().filter(|imsi| !named.contains(*imsi)).collect();
         if changed.is_empty() && gone.is_empty() {
-            return Ok(TakenOver::default());
+            return Ok(ExcerptChanges::default());
         }
         let done = self.change(|w| {
-            let mut done = TakenOver { written: changed.len(), removed: 0 };
+            let mut done = ExcerptChanges { written: changed.len(), removed: 0 };
             for imsi in gone {
                 done.removed += usize::from(w.remove(imsi)?);
             }
@@ -137,7 +140,7 @@ mod tests {
 
     use super::*;
     use crate::record::OperatorCode;
-    use crate::{Changes, Status};
+    use crate::{Changes, SubscriberStatus};
 
     struct StorePair {
         folder: std::path::PathBuf,
@@ -158,8 +161,8 @@ mod tests {
         }
 
         /// Carries all; how many excerpts that were, and what they changed.
-        fn carry_all(&mut self) -> (usize, TakenOver) {
-            let (mut after, mut excerpts, mut all) = (None, 0, TakenOver::default());
+        fn carry_all(&mut self) -> (usize, ExcerptChanges) {
+            let (mut after, mut excerpts, mut all) = (None, 0, ExcerptChanges::default());
             loop {
                 let excerpt = self.one.excerpt_after(after).unwrap();
                 let done = self.other.take_over(excerpt.octets()).unwrap();
@@ -203,12 +206,12 @@ mod tests {
         }
         for n in [3, 149, 150, 700] {
             let mut other = record(n);
-            other.status = Status::Barred;
+            other.status = SubscriberStatus::Barred;
             pair.other.add(&other).unwrap();
         }
-        assert_eq!(pair.carry_all(), (3, TakenOver { written: 150, removed: 2 }));
+        assert_eq!(pair.carry_all(), (3, ExcerptChanges { written: 150, removed: 2 }));
         pair.same();
-        assert_eq!(pair.carry_all(), (3, TakenOver::default()));
+        assert_eq!(pair.carry_all(), (3, ExcerptChanges::default()));
         assert_eq!(pair.other.refresh().unwrap(), Changes::None, "nothing was written the second time");
     }
 
@@ -228,7 +231,7 @@ mod tests {
         let excerpt = pair.one.excerpt_of(&[1, 2, 3, 4, 9].map(supi)).unwrap();
         assert_eq!(excerpt.last, None);
         let done = pair.other.take_over(excerpt.octets()).unwrap();
-        assert_eq!(done, TakenOver { written: 4, removed: 1 });
+        assert_eq!(done, ExcerptChanges { written: 4, removed: 1 });
         pair.same();
         assert_eq!(pair.other.get(supi(1)).unwrap().unwrap().sqn_offset.value(), 99);
     }

@@ -16,7 +16,7 @@ use crate::columns::ColumnHeader;
 use crate::csv::{CsvRows, RowError};
 use crate::error::StoreError;
 use crate::foreign::{self, Core, Document};
-use crate::record::{InvalidRecord, Raw, SubscriberRecord};
+use crate::record::{InvalidRecord, RawRecord, SubscriberRecord};
 use crate::store::{Store, TransactionWriter};
 
 /// Bad lines that one report names; after these, reading stops.
@@ -62,7 +62,7 @@ pub enum Run {
 
 /// What an import did, or would do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Imported {
+pub struct ImportCounts {
     /// Number of new subscribers.
     pub added: u64,
     /// Number of records that were replaced.
@@ -81,13 +81,13 @@ pub struct BadLine {
     /// Its number, from 1; of a record over several lines the first in CSV, the last in JSON. In BSON, the number of the document.
     pub line: u64,
     /// What is wrong with it.
-    pub problem: Problem,
+    pub problem: ImportProblem,
 }
 
 /// What can be wrong with a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Problem {
+pub enum ImportProblem {
     /// There is no header line.
     NoHeader,
     /// The header names a column twice, perhaps by two headings.
@@ -153,7 +153,7 @@ pub enum Problem {
 impl BadLine {
     /// With the file and the line of a document, of which `line` is the place among all so far.
     fn placed<'d>(mut self, place: &impl Fn(u64) -> Option<&'d Document>) -> Self {
-        if let Problem::Repeated { first, .. } = &mut self.problem {
+        if let ImportProblem::Repeated { first, .. } = &mut self.problem {
             *first = place(*first).map_or(0, |document| document.line);
         }
         if let Some(document) = place(self.line) {
@@ -172,7 +172,7 @@ impl fmt::Display for BadLine {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ImportProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoHeader => {
@@ -220,7 +220,7 @@ impl fmt::Display for Problem {
     }
 }
 
-impl From<RowError> for Problem {
+impl From<RowError> for ImportProblem {
     fn from(e: RowError) -> Self {
         match e {
             RowError::Quotes => Self::Quotes,
@@ -240,7 +240,7 @@ impl Store {
         format: Format,
         on_existing: OnExisting,
         each: &mut dyn FnMut(Supi),
-    ) -> Result<Imported, StoreError> {
+    ) -> Result<ImportCounts, StoreError> {
         self.import_all(Run::Keep, on_existing, each, |import| match format {
             Format::Csv => import.csv(input),
             Format::Json => import.json(input),
@@ -258,7 +258,7 @@ impl Store {
         on_existing: OnExisting,
         run: Run,
         each: &mut dyn FnMut(Supi),
-    ) -> Result<Imported, StoreError> {
+    ) -> Result<ImportCounts, StoreError> {
         let database = foreign::read(core, files)?;
         let mut documents = database.documents;
         let imported = self.import_all(run, on_existing, each, |import| {
@@ -266,8 +266,8 @@ impl Store {
             // The place of a document is counted as its line, and named when the import has ended.
             for (place, document) in documents.iter_mut().enumerate() {
                 let record = document.take().and_then(|(name, value)| {
-                    let record = Listed::of(value).checked();
-                    record.map_err(|e| Problem::Document { subscriber: name, why: e.to_string() })
+                    let record = ListedRecord::of(value).checked();
+                    record.map_err(|e| ImportProblem::Document { subscriber: name, why: e.to_string() })
                 });
                 import.take(place as u64, record)?;
                 if import.bad.len() == BAD_LINES_MAX {
@@ -291,7 +291,7 @@ impl Store {
         on_existing: OnExisting,
         each: &mut dyn FnMut(Supi),
         read: impl FnOnce(&mut Import<'_, '_>) -> Result<(), StoreError>,
-    ) -> Result<Imported, StoreError> {
+    ) -> Result<ImportCounts, StoreError> {
         let done = self.change_if(run == Run::Keep, |writer| {
             let mut import = Import {
                 writer,
@@ -299,7 +299,7 @@ impl Store {
                 each,
                 lines: HashMap::new(),
                 replaced_subscriptions: false,
-                imported: Imported::default(),
+                imported: ImportCounts::default(),
                 bad: Vec::new(),
             };
             read(&mut import)?;
@@ -316,12 +316,12 @@ impl Store {
 pub fn read_csv(input: impl BufRead) -> Result<Vec<SubscriberRecord>, StoreError> {
     let bad = |line, problem| StoreError::Import(vec![BadLine { file: None, line, problem }]);
     let mut rows = CsvRows::new(input);
-    let Some(first) = rows.next()? else { return Err(bad(1, Problem::NoHeader)) };
-    let header = first.fields.map_err(Problem::from).and_then(|f| ColumnHeader::read(&f));
+    let Some(first) = rows.next()? else { return Err(bad(1, ImportProblem::NoHeader)) };
+    let header = first.fields.map_err(ImportProblem::from).and_then(|f| ColumnHeader::read(&f));
     let mut header = header.map_err(|problem| bad(first.line, problem))?;
     let mut records = Vec::new();
     while let Some(row) = rows.next()? {
-        let record = row.fields.map_err(Problem::from).and_then(|f| header.record(&f));
+        let record = row.fields.map_err(ImportProblem::from).and_then(|f| header.record(&f));
         records.push(record.map_err(|problem| bad(row.line, problem))?);
     }
     Ok(records)
@@ -334,7 +334,7 @@ struct Import<'a, 'w> {
     /// The line of each SUPI so far.
     lines: HashMap<Supi, u64>,
     replaced_subscriptions: bool,
-    imported: Imported,
+    imported: ImportCounts,
     bad: Vec<BadLine>,
 }
 
@@ -342,10 +342,11 @@ impl Import<'_, '_> {
     fn csv(&mut self, input: impl BufRead) -> Result<(), StoreError> {
         let mut rows = CsvRows::new(input);
         let Some(first) = rows.next()? else {
-            self.bad.push(BadLine { file: None, line: 1, problem: Problem::NoHeader });
+            self.bad.push(BadLine { file: None, line: 1, problem: ImportProblem::NoHeader });
             return Ok(());
         };
-        let mut header = match first.fields.map_err(Problem::from).and_then(|f| ColumnHeader::read(&f)) {
+        let mut header = match first.fields.map_err(ImportProblem::from).and_then(|f| ColumnHeader::read(&f))
+        {
             Ok(header) => header,
             Err(problem) => {
                 self.bad.push(BadLine { file: None, line: first.line, problem });
@@ -354,7 +355,7 @@ impl Import<'_, '_> {
         };
         self.imported.ignored_columns = header.ignored().to_vec();
         while let Some(row) = rows.next()? {
-            let record = row.fields.map_err(Problem::from).and_then(|f| header.record(&f));
+            let record = row.fields.map_err(ImportProblem::from).and_then(|f| header.record(&f));
             self.take(row.line, record)?;
             if self.bad.len() == BAD_LINES_MAX {
                 break;
@@ -385,7 +386,7 @@ impl Import<'_, '_> {
                 let whole = e.to_string();
                 let text = whole.rsplit_once(" at line ").map_or(whole.as_str(), |(text, _)| text);
                 let line = before + (e.line() as u64).max(1);
-                self.bad.push(BadLine { file: None, line, problem: Problem::Json(text.to_owned()) });
+                self.bad.push(BadLine { file: None, line, problem: ImportProblem::Json(text.to_owned()) });
                 Ok(())
             }
         }
@@ -396,7 +397,7 @@ impl Import<'_, '_> {
         reader: serde_json::Deserializer<serde_json::de::IoRead<R>>,
         lines: &Cell<u64>,
     ) -> serde_json::Result<Result<(), StoreError>> {
-        for record in reader.into_iter::<Listed>() {
+        for record in reader.into_iter::<ListedRecord>() {
             let taken = self.take(lines.get(), record?.checked());
             if taken.is_err() || self.bad.len() == BAD_LINES_MAX {
                 return Ok(taken);
@@ -406,10 +407,10 @@ impl Import<'_, '_> {
     }
 
     /// Writes the record of a line, or remembers what is wrong with it.
-    fn take(&mut self, line: u64, record: Result<SubscriberRecord, Problem>) -> Result<(), StoreError> {
+    fn take(&mut self, line: u64, record: Result<SubscriberRecord, ImportProblem>) -> Result<(), StoreError> {
         match record.map(|r| self.put(line, &r)) {
             Ok(Err(StoreError::MsisdnTaken)) => {
-                self.bad.push(BadLine { file: None, line, problem: Problem::MsisdnTaken })
+                self.bad.push(BadLine { file: None, line, problem: ImportProblem::MsisdnTaken })
             }
             Ok(Ok(Some(problem))) | Err(problem) => self.bad.push(BadLine { file: None, line, problem }),
             Ok(Ok(None)) => {}
@@ -418,16 +419,16 @@ impl Import<'_, '_> {
         Ok(())
     }
 
-    fn put(&mut self, line: u64, record: &SubscriberRecord) -> Result<Option<Problem>, StoreError> {
+    fn put(&mut self, line: u64, record: &SubscriberRecord) -> Result<Option<ImportProblem>, StoreError> {
         let supi = record.supi;
         if let Some(&first) = self.lines.get(&supi) {
-            return Ok(Some(Problem::Repeated { supi, first }));
+            return Ok(Some(ImportProblem::Repeated { supi, first }));
         }
         self.lines.insert(supi, line);
         (self.each)(supi);
         match (self.writer.exists(supi)?, self.on_existing) {
             (false, _) => self.imported.added += 1,
-            (true, OnExisting::Refuse) => return Ok(Some(Problem::Exists(supi))),
+            (true, OnExisting::Refuse) => return Ok(Some(ImportProblem::Exists(supi))),
             (true, OnExisting::Replace) => {
                 self.imported.replaced += 1;
                 self.replaced_subscriptions = true;
@@ -440,7 +441,7 @@ impl Import<'_, '_> {
         self.writer.put(record).map(|()| None)
     }
 
-    fn finish(self) -> Result<Imported, StoreError> {
+    fn finish(self) -> Result<ImportCounts, StoreError> {
         if !self.bad.is_empty() {
             return Err(StoreError::Import(self.bad));
         }
@@ -466,7 +467,7 @@ impl<'de> Visitor<'de> for Records<'_, '_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-        while let Some(record) = seq.next_element::<Listed>()? {
+        while let Some(record) = seq.next_element::<ListedRecord>()? {
             let taken = self.import.take(self.lines.get(), record.checked());
             if taken.is_err() || self.import.bad.len() == BAD_LINES_MAX {
                 // What is left must be read, or the array seems not to end.
@@ -480,22 +481,22 @@ impl<'de> Visitor<'de> for Records<'_, '_, '_> {
 
 /// A record in a JSON list, ours or of another core. What is wrong with it is kept apart from its syntax, so that the error has
 /// the record's line and the next one is read.
-struct Listed(Result<Raw, String>);
+struct ListedRecord(Result<RawRecord, String>);
 
-impl<'de> Deserialize<'de> for Listed {
+impl<'de> Deserialize<'de> for ListedRecord {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(d)?;
         Ok(Self::of(foreign::open5gs::converted(&value).unwrap_or(value)))
     }
 }
 
-impl Listed {
+impl ListedRecord {
     fn of(value: Value) -> Self {
         Self(serde_json::from_value(value).map_err(|e| e.to_string()))
     }
 
-    fn checked(self) -> Result<SubscriberRecord, Problem> {
-        self.0.map_err(Problem::Json)?.try_into().map_err(Problem::Record)
+    fn checked(self) -> Result<SubscriberRecord, ImportProblem> {
+        self.0.map_err(ImportProblem::Json)?.try_into().map_err(ImportProblem::Record)
     }
 }
 

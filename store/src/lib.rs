@@ -37,13 +37,14 @@ mod text;
 pub use backup::{LAYOUT, downgrade, release};
 pub use bit_rate::{Ambr, BitRate};
 pub use cache::Changes;
-pub use copy::{EXCERPT_MAX, Excerpt, TakenOver};
+pub use copy::{EXCERPT_MAX, Excerpt, ExcerptChanges};
 pub use error::StoreError;
 pub use export::Secrets;
 pub use foreign::Core;
-pub use import::{BAD_LINES_MAX, BadLine, Format, Imported, OnExisting, Problem, Run, read_csv};
+pub use import::{BAD_LINES_MAX, BadLine, Format, ImportCounts, ImportProblem, OnExisting, Run, read_csv};
 pub use record::{
-    Algorithm, AuthMethod, InvalidRecord, Msisdn, OperatorCode, Status, SubscriberRecord, WithSecrets,
+    Algorithm, AuthMethod, InvalidRecord, Msisdn, OperatorCode, SubscriberRecord, SubscriberStatus,
+    WithSecrets,
 };
 pub use sealed_log::{SealedLog, SealedLogError, SealedRecords};
 pub use store::{PAGE_MAX, Store};

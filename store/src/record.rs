@@ -143,7 +143,7 @@ impl FromStr for Algorithm {
 /// Whether a subscriber may register.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum SubscriberStatus {
     /// The subscriber may register.
     #[default]
     Enabled,
@@ -151,16 +151,16 @@ pub enum Status {
     Barred,
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for SubscriberStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Status::Enabled => "enabled",
-            Status::Barred => "barred",
+            SubscriberStatus::Enabled => "enabled",
+            SubscriberStatus::Barred => "barred",
         })
     }
 }
 
-impl FromStr for Status {
+impl FromStr for SubscriberStatus {
     type Err = ParseIdError;
 
     fn from_str(s: &str) -> Result<Self, ParseIdError> {
@@ -217,7 +217,7 @@ serde_as_text!(Msisdn);
 /// `Debug` shows no key and no identity. `Serialize` writes no key: see [`WithSecrets`] for an export that does.
 /// `Deserialize` needs `supi`, `k` and one of `op`, `opc`, `top` and `topc`; everything else has a default.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Raw")]
+#[serde(try_from = "RawRecord")]
 pub struct SubscriberRecord {
     /// SUPI of the subscriber.
     pub supi: Supi,
@@ -234,7 +234,7 @@ pub struct SubscriberRecord {
     /// What is added to the time to give SEQ (TS 33.102 Annex C).
     pub sqn_offset: SqnOffset,
     /// Whether the subscriber may register.
-    pub status: Status,
+    pub status: SubscriberStatus,
     /// The public number (MSISDN).
     pub msisdn: Option<Msisdn>,
     /// What may be used.
@@ -294,7 +294,7 @@ impl SubscriberRecord {
             auth: AuthMethod::default(),
             operator_code,
             sqn_offset: fresh_sqn_offset(),
-            status: Status::default(),
+            status: SubscriberStatus::default(),
             msisdn: None,
             subscription: Arc::default(),
         }
@@ -343,7 +343,7 @@ pub(crate) fn sqn_offset_after(issued: Sqn) -> SqnOffset {
 /// The record as JSON has it. Its texts of keys are short-lived; the octets that they become are wiped.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Raw {
+pub(crate) struct RawRecord {
     #[serde(with = "text")]
     pub(crate) supi: Supi,
     pub(crate) k: String,
@@ -364,14 +364,14 @@ pub(crate) struct Raw {
     #[serde(default)]
     pub(crate) sqn_offset: Option<u64>,
     #[serde(default)]
-    pub(crate) status: Status,
+    pub(crate) status: SubscriberStatus,
     #[serde(default)]
     pub(crate) msisdn: Option<Msisdn>,
     #[serde(default)]
     pub(crate) subscription: Arc<Subscription>,
 }
 
-impl Drop for Raw {
+impl Drop for RawRecord {
     fn drop(&mut self) {
         use zeroize::Zeroize;
         self.k.zeroize();
@@ -382,10 +382,10 @@ impl Drop for Raw {
     }
 }
 
-impl TryFrom<Raw> for SubscriberRecord {
+impl TryFrom<RawRecord> for SubscriberRecord {
     type Error = InvalidRecord;
 
-    fn try_from(raw: Raw) -> Result<Self, InvalidRecord> {
+    fn try_from(raw: RawRecord) -> Result<Self, InvalidRecord> {
         let operator_code = OperatorCode::read(
             raw.op.as_deref(),
             raw.opc.as_deref(),

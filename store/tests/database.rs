@@ -7,7 +7,8 @@ use std::io::BufRead;
 use common::Folder;
 use serde_json::{Value, json};
 use whimbrel_store::{
-    AuthMethod, Core, Imported, OnExisting, OperatorCode, Problem, Run, Store, StoreError, SubscriberRecord,
+    AuthMethod, Core, ImportCounts, ImportProblem, OnExisting, OperatorCode, Run, Store, StoreError,
+    SubscriberRecord,
 };
 
 const K: &str = "465b5ce8b199b49faa5f0a2ee238a6bc";
@@ -21,7 +22,7 @@ fn import(
     core: Core,
     files: Vec<(String, Box<dyn BufRead>)>,
     run: Run,
-) -> Result<Imported, StoreError> {
+) -> Result<ImportCounts, StoreError> {
     store.import_database(core, files, OnExisting::Refuse, run, &mut |_| {})
 }
 
@@ -268,6 +269,6 @@ fn a_rehearsal_says_what_an_import_would_do_and_changes_nothing() {
     else {
         panic!("one exists")
     };
-    assert_eq!(lines[0].problem, Problem::Exists("999700000000002".parse().unwrap()));
+    assert_eq!(lines[0].problem, ImportProblem::Exists("999700000000002".parse().unwrap()));
     assert_eq!(store.count().unwrap(), 2);
 }

@@ -6,18 +6,18 @@ use std::time::Instant;
 
 use common::{Folder, csv, record};
 use whimbrel_store::{
-    BAD_LINES_MAX, Format, Imported, InvalidRecord, OnExisting, OperatorCode, Problem, Secrets, Status,
-    Store, StoreError,
+    BAD_LINES_MAX, Format, ImportCounts, ImportProblem, InvalidRecord, OnExisting, OperatorCode, Secrets,
+    Store, StoreError, SubscriberStatus,
 };
 
 const K: &str = "465b5ce8b199b49faa5f0a2ee238a6bc";
 
-fn import(store: &mut Store, text: &str, format: Format) -> Result<Imported, StoreError> {
+fn import(store: &mut Store, text: &str, format: Format) -> Result<ImportCounts, StoreError> {
     store.import(text.as_bytes(), format, OnExisting::Refuse, &mut |_| {})
 }
 
 /// The bad lines that an import reports; asserts that it imported nothing.
-fn bad(text: &str, format: Format) -> Vec<(u64, Problem)> {
+fn bad(text: &str, format: Format) -> Vec<(u64, ImportProblem)> {
     let folder = Folder::new();
     let mut store = folder.store();
     let Err(StoreError::Import(lines)) = import(&mut store, text, format) else { panic!("{text}") };
@@ -45,7 +45,7 @@ fn a_hundred_thousand_lines() {
 fn one_bad_line_is_reported_by_its_number_and_nothing_is_applied() {
     let mut text = csv(1_000);
     text.insert_str(text.match_indices('\n').nth(499).unwrap().0 + 1, &format!("99970123,{K},xyz\n"));
-    let problem = Problem::Record(InvalidRecord::Key("opc"));
+    let problem = ImportProblem::Record(InvalidRecord::Key("opc"));
     assert_eq!(bad(&text, Format::Csv), [(501, problem)]);
 }
 
@@ -85,7 +85,7 @@ fn every_problem_of_a_row_is_named() {
     }
     // A list without a header: its first row, with a key in it, is not repeated.
     let row = format!("999700000000001,{K},{K}\n");
-    assert_eq!(bad(&row, Format::Csv)[0].1, Problem::NoHeader);
+    assert_eq!(bad(&row, Format::Csv)[0].1, ImportProblem::NoHeader);
 }
 
 /// The list of a card vendor as a spreadsheet writes it: semicolons, a byte order mark, CRLF, quotes, hexadecimal digits in groups.
@@ -123,7 +123,7 @@ fn op_beside_opc_is_compared() {
     import(&mut store, &row("cdc202d5123e20f62b6d676ac72cb318"), Format::Csv).unwrap();
     let kept = store.get("999701".parse().unwrap()).unwrap().unwrap();
     assert!(matches!(kept.operator_code, OperatorCode::Opc(_)));
-    assert_eq!(bad(&row(K), Format::Csv), [(2, Problem::OpAgainstOpc)]);
+    assert_eq!(bad(&row(K), Format::Csv), [(2, ImportProblem::OpAgainstOpc)]);
 }
 
 #[test]
@@ -134,9 +134,9 @@ fn a_number_that_a_spreadsheet_rounded_is_refused_with_the_fix() {
     assert_eq!(
         found,
         [
-            (2, Problem::Rounded("supi")),
-            (3, Problem::Field { column: "sqn", expected: "12 hexadecimal digits" }),
-            (4, Problem::SqnTwice),
+            (2, ImportProblem::Rounded("supi")),
+            (3, ImportProblem::Field { column: "sqn", expected: "12 hexadecimal digits" }),
+            (4, ImportProblem::SqnTwice),
         ]
     );
     assert!(found[0].1.to_string().contains("format the column as text"));
@@ -155,20 +155,20 @@ fn how_a_list_is_written_shows_at_its_first_character() {
 fn a_supi_twice_in_the_file_and_one_that_exists() {
     let text = format!("supi,k,opc\n999701,{K},{K}\n999702,{K},{K}\n999701,{K},{K}\n");
     let supi = "999701".parse().unwrap();
-    assert_eq!(bad(&text, Format::Csv), [(4, Problem::Repeated { supi, first: 2 })]);
+    assert_eq!(bad(&text, Format::Csv), [(4, ImportProblem::Repeated { supi, first: 2 })]);
     let folder = Folder::new();
     let mut store = folder.store();
     let text = format!("supi,k,opc,status\n999701,{K},{K},enabled\n");
     import(&mut store, &text, Format::Csv).unwrap();
     let again = import(&mut store, &text, Format::Csv);
-    assert!(matches!(again, Err(StoreError::Import(l)) if l[0].problem == Problem::Exists(supi)));
+    assert!(matches!(again, Err(StoreError::Import(l)) if l[0].problem == ImportProblem::Exists(supi)));
     let text = text.replace("enabled", "barred");
     let skipped = store.import(text.as_bytes(), Format::Csv, OnExisting::Skip, &mut |_| {}).unwrap();
-    assert_eq!(skipped, Imported { skipped: 1, ..Imported::default() });
-    assert_eq!(store.get(supi).unwrap().unwrap().status, Status::Enabled);
+    assert_eq!(skipped, ImportCounts { skipped: 1, ..ImportCounts::default() });
+    assert_eq!(store.get(supi).unwrap().unwrap().status, SubscriberStatus::Enabled);
     let replaced = store.import(text.as_bytes(), Format::Csv, OnExisting::Replace, &mut |_| {}).unwrap();
-    assert_eq!(replaced, Imported { replaced: 1, ..Imported::default() });
-    assert_eq!(store.cached(supi).unwrap().unwrap().status, Status::Barred);
+    assert_eq!(replaced, ImportCounts { replaced: 1, ..ImportCounts::default() });
+    assert_eq!(store.cached(supi).unwrap().unwrap().status, SubscriberStatus::Barred);
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn all_columns_of_a_row() {
     import(&mut store, &text, Format::Csv).unwrap();
     let r = store.get("999701".parse().unwrap()).unwrap().unwrap();
     let slice = &r.subscription.slices[0];
-    assert_eq!((r.amf.0, r.sqn_offset.value(), r.status), ([0x90, 1], 5, Status::Barred));
+    assert_eq!((r.amf.0, r.sqn_offset.value(), r.status), ([0x90, 1], 5, SubscriberStatus::Barred));
     assert_eq!((r.subscription.rfsp, slice.s_nssai.to_string().as_str()), (Some(9), "2-0000ab"));
     let [ims, internet] = &slice.dnns[..] else { panic!("two DNNs") };
     assert!(ims.default && !internet.default);
@@ -216,7 +216,7 @@ fn json_as_an_array_and_one_by_one() {
         let mut store = folder.store();
         assert_eq!(import(&mut store, &text, Format::Json).unwrap().added, 2);
         let r = store.get("999702".parse().unwrap()).unwrap().unwrap();
-        assert_eq!((r.status, r.subscription.slices.len()), (Status::Barred, 2));
+        assert_eq!((r.status, r.subscription.slices.len()), (SubscriberStatus::Barred, 2));
         assert_eq!(r.subscription.slices[0].dnns[0].dnn.as_str(), "internet");
     }
 }
@@ -247,7 +247,10 @@ fn subscribers_that_mongoexport_writes_of_open5gs_are_imported() {
     let two = store.get("999700000000002".parse().unwrap()).unwrap().unwrap();
     let one = store.get("999700000000001".parse().unwrap()).unwrap().unwrap();
     assert!(matches!(one.operator_code, OperatorCode::Opc(_)));
-    assert_eq!((one.k == record_k(), one.status, two.status), (true, Status::Enabled, Status::Barred));
+    assert_eq!(
+        (one.k == record_k(), one.status, two.status),
+        (true, SubscriberStatus::Enabled, SubscriberStatus::Barred)
+    );
     // SQN 992 is SEQ 31.
     let ahead = one.sqn_offset.value().wrapping_sub(two.sqn_offset.value()) % (1 << 43);
     assert!((29..=31).contains(&ahead), "{ahead}");
@@ -263,7 +266,7 @@ fn subscribers_that_mongoexport_writes_of_open5gs_are_imported() {
     );
     assert_eq!((internet.session_ambr.uplink.bps(), ims.allowed_session_types.len()), (10_000_000, 3));
     let bad_key = document("999700000000001", "0").replace("465B5CE8", "465B5CE");
-    assert_eq!(bad(&bad_key, Format::Json)[0].1, Problem::Record(InvalidRecord::Key("k")));
+    assert_eq!(bad(&bad_key, Format::Json)[0].1, ImportProblem::Record(InvalidRecord::Key("k")));
 }
 
 fn record_k() -> whimbrel_security::LongTermKey {

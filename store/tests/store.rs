@@ -9,8 +9,8 @@ use common::{Folder, record};
 use whimbrel_ids::Supi;
 use whimbrel_security::{K, Op, SqnOffset};
 use whimbrel_store::{
-    Changes, DnnConfiguration, InvalidRecord, InvalidSubscription, OperatorCode, Status, StoreError,
-    SubscribedSlice, Subscription,
+    Changes, DnnConfiguration, InvalidRecord, InvalidSubscription, OperatorCode, StoreError, SubscribedSlice,
+    SubscriberStatus, Subscription,
 };
 
 #[test]
@@ -19,7 +19,7 @@ fn a_subscriber_comes_back_as_it_was_added() {
     let mut r = record(1);
     r.operator_code = OperatorCode::Op(Op::new([7; 16]));
     r.msisdn = Some("+49170123456".parse().unwrap());
-    r.status = Status::Barred;
+    r.status = SubscriberStatus::Barred;
     let mut ims = DnnConfiguration::new("ims".parse().unwrap());
     ims.ipv4 = Some("10.45.0.9".parse().unwrap());
     ims.ipv6 = Some("2001:db8:0:9::/64".parse().unwrap());
@@ -81,7 +81,7 @@ fn an_edit_is_whole_or_nothing() {
     let supi = record(1).supi;
     assert!(matches!(store.edit(supi, |_| {}), Err(StoreError::Unknown(_))));
     store.add(&record(1)).unwrap();
-    store.edit(supi, |r| r.status = Status::Barred).unwrap();
+    store.edit(supi, |r| r.status = SubscriberStatus::Barred).unwrap();
     let no_slice =
         |r: &mut whimbrel_store::SubscriberRecord| Arc::make_mut(&mut r.subscription).slices.clear();
     let refused = store.edit(supi, no_slice);
@@ -89,7 +89,7 @@ fn an_edit_is_whole_or_nothing() {
     assert!(matches!(refused, Err(StoreError::Invalid(e)) if e == expected));
     assert!(matches!(store.edit(supi, |r| r.supi = record(9).supi), Err(StoreError::SupiChanged(_))));
     let now = store.get(supi).unwrap().unwrap();
-    assert_eq!((now.status, now.subscription.slices.len()), (Status::Barred, 1));
+    assert_eq!((now.status, now.subscription.slices.len()), (SubscriberStatus::Barred, 1));
 }
 
 #[test]
@@ -152,11 +152,11 @@ fn edits_of_another_process_are_seen_after_a_look() {
     there.add(&record(1)).unwrap();
     assert_eq!(here.refresh().unwrap(), Changes::Some(vec![supi]));
     assert_eq!(here.refresh().unwrap(), Changes::None);
-    assert_eq!(here.cached(supi).unwrap().unwrap().status, Status::Enabled);
-    there.edit(supi, |r| r.status = Status::Barred).unwrap();
-    assert_eq!(here.cached(supi).unwrap().unwrap().status, Status::Enabled, "as of the last look");
+    assert_eq!(here.cached(supi).unwrap().unwrap().status, SubscriberStatus::Enabled);
+    there.edit(supi, |r| r.status = SubscriberStatus::Barred).unwrap();
+    assert_eq!(here.cached(supi).unwrap().unwrap().status, SubscriberStatus::Enabled, "as of the last look");
     assert_eq!(here.refresh().unwrap(), Changes::Some(vec![supi]));
-    assert_eq!(here.cached(supi).unwrap().unwrap().status, Status::Barred);
+    assert_eq!(here.cached(supi).unwrap().unwrap().status, SubscriberStatus::Barred);
     there.remove(supi).unwrap();
     here.refresh().unwrap();
     assert_eq!(here.cached(supi).unwrap(), None);
@@ -181,7 +181,7 @@ fn a_change_has_the_time_at_which_it_was_made() {
     assert_eq!(here.changed_at(Some(supi)), None, "nothing was changed since");
     // The former record was in use until the look.
     here.cached(supi).unwrap();
-    there.edit(supi, |r| r.status = Status::Barred).unwrap();
+    there.edit(supi, |r| r.status = SubscriberStatus::Barred).unwrap();
     here.refresh().unwrap();
     assert_eq!(here.changed_at(Some(supi)), None);
 }

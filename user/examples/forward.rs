@@ -61,7 +61,11 @@ fn main() {
             (Origin::N6 { dn: DnIndex(0) }, packet)
         })
         .collect();
-    let slot = |_| Slot { origin: from_gnb(), packet: Packet::with_room(2048), verdict: Verdict::Pending };
+    let slot = |_| BurstPacket {
+        origin: from_gnb(),
+        packet: Packet::with_room(2048),
+        verdict: PacketVerdict::Pending,
+    };
     let mut slots: Vec<_> = (0..BURST).map(slot).collect();
     for (name, packets) in [("uplink", &up), ("downlink", &down)] {
         let (mut spent, mut sent, mut seed) = (std::time::Duration::ZERO, 0u64, 1u64);
@@ -76,7 +80,7 @@ fn main() {
             let start = std::time::Instant::now();
             net.upf.u.burst(now, &mut slots);
             spent += start.elapsed();
-            sent += slots.iter().filter(|s| matches!(s.verdict, Verdict::Send(_))).count() as u64;
+            sent += slots.iter().filter(|s| matches!(s.verdict, PacketVerdict::Send(_))).count() as u64;
         }
         let packets = rounds * BURST as u64;
         println!(

@@ -9,8 +9,8 @@ use std::str::FromStr;
 use whimbrel_pfcp::ie::SdfFilter;
 
 use crate::limits::{APPLICATION_FLOWS_MAX, APPLICATION_NAMES_MAX, APPLICATIONS_MAX};
-use crate::rules::Filter;
-use crate::state::{Source, Stored, stored};
+use crate::rules::PdiFilter;
+use crate::state::{Stored, StoredReader, stored};
 
 /// An operator's definitions of applications.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl fmt::Display for ApplicationError {
 /// A flow description (TS 29.212 §5.4.2): `permit out 6 from 192.0.2.0/24 443 to assigned`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowDescription {
-    pub(crate) filter: Filter,
+    pub(crate) filter: PdiFilter,
     text: Box<str>,
 }
 
@@ -119,7 +119,7 @@ impl FromStr for FlowDescription {
     type Err = FlowDescriptionError;
 
     fn from_str(text: &str) -> Result<Self, FlowDescriptionError> {
-        let filter = Filter::new(&SdfFilter::flow(text)).ok_or(FlowDescriptionError)?;
+        let filter = PdiFilter::new(&SdfFilter::flow(text)).ok_or(FlowDescriptionError)?;
         Ok(Self { filter, text: text.into() })
     }
 }
@@ -159,7 +159,7 @@ impl Stored for DomainNameProtocol {
             Self::ServerName => 2,
         });
     }
-    fn restore(from: &mut Source<'_>) -> Option<Self> {
+    fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
         match u8::restore(from)? {
             0 => Some(Self::Anywhere),
             1 => Some(Self::Query),

@@ -34,13 +34,13 @@ impl SessionKey {
     }
 }
 
-/// Ties a [`Report::Usage`] to the change that asked for it.
+/// Ties a [`UserPlaneReport::Usage`] to the change that asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Token(pub u32);
+pub struct UsageToken(pub u32);
 
 /// What UPF-C has decided; UPF-U applies it before its next burst. Absolute: a session's rules come whole.
 #[derive(Clone, Debug)]
-pub enum Change {
+pub enum UserPlaneChange {
     /// The session has these rules from now on.
     Put {
         /// The session that gets the rules.
@@ -66,7 +66,7 @@ pub enum Change {
         session: SessionId,
         /// Rules of the session, complete.
         rules: Arc<SessionRules>,
-        /// The last [`Report::Counted`], if there was one.
+        /// The last [`UserPlaneReport::Counted`], if there was one.
         counted: Option<Box<[u8]>>,
     },
     /// No session has this key: packets that wait for one are dropped.
@@ -81,7 +81,7 @@ pub enum Change {
         /// The session that is removed.
         session: SessionId,
         /// Names the answer, if the last usage is to be reported.
-        token: Option<Token>,
+        token: Option<UsageToken>,
     },
 }
 
@@ -101,7 +101,7 @@ pub struct Effects {
     /// What is predicted of the session still holds.
     pub keeps_prediction: bool,
     /// Names the answer, if usage (queried, or of removed rules) is to be reported.
-    pub token: Option<Token>,
+    pub token: Option<UsageToken>,
 }
 
 /// Which usage rules to report.
@@ -129,7 +129,7 @@ pub struct EndMarker {
 
 /// What UPF-U has observed; UPF-C reports it to the SMF.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Report {
+pub enum UserPlaneReport {
     /// The first packet for a UE without a tunnel was buffered.
     DownlinkData {
         /// The session with the packet.
@@ -148,7 +148,7 @@ pub enum Report {
         /// The session that was measured.
         session: SessionId,
         /// The request that asked for it.
-        token: Option<Token>,
+        token: Option<UsageToken>,
         /// The figures; may be empty where asked for.
         reports: Vec<UsageReport>,
     },
@@ -156,7 +156,7 @@ pub enum Report {
     Counted {
         /// The session that was measured.
         session: SessionId,
-        /// The figures, as [`Change::Restore`] gives them back.
+        /// The figures, as [`UserPlaneChange::Restore`] gives them back.
         counted: Box<[u8]>,
     },
     /// A peer does not know a tunnel of the session.

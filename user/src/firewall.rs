@@ -9,7 +9,7 @@ use whimbrel_classifier::Pdi;
 use whimbrel_pfcp::ie::SdfFilter;
 
 use crate::config::Ipv4Net;
-use crate::rules::{Filter, Flow};
+use crate::rules::{Flow, PdiFilter};
 
 /// The firewall of a data network. What belongs to a flow that stands passes both ways; a packet that would begin one passes if the first
 /// rule that it meets allows it. What meets none may begin if it is a UE's.
@@ -112,7 +112,7 @@ impl Timeouts {
 pub struct FirewallRule {
     pub(crate) permits: bool,
     pub(crate) from_ue: bool,
-    filter: Filter,
+    filter: PdiFilter,
     text: Box<str>,
 }
 
@@ -171,7 +171,7 @@ impl FromStr for FirewallRule {
             _ => return Err(FirewallRuleError),
         };
         let permit = format!("permit {}", words[1..].join(" "));
-        let filter = Filter::new(&SdfFilter::flow(&permit)).ok_or(FirewallRuleError)?;
+        let filter = PdiFilter::new(&SdfFilter::flow(&permit)).ok_or(FirewallRuleError)?;
         Ok(Self { permits, from_ue, filter, text: words.join(" ").into() })
     }
 }

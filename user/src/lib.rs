@@ -1,7 +1,7 @@
 //! The user plane function (TS 23.501 §6.2.3) as two pure machines.
 //!
-//! [`UpfC`] is the PFCP endpoint: octets of SMFs in, octets and [`Change`]s out. [`UpfU`] is the packet
-//! pipeline: changes and packets in, verdicts and [`Report`]s out; the reports go back to [`UpfC`]. The
+//! [`UpfC`] is the PFCP endpoint: octets of SMFs in, octets and [`UserPlaneChange`]s out. [`UpfU`] is the packet
+//! pipeline: changes and packets in, verdicts and [`UserPlaneReport`]s out; the reports go back to [`UpfC`]. The
 //! caller owns sockets, threads and the clock, and connects the two by function calls in one process ([`Upf`] does
 //! that) or by queues between threads.
 
@@ -34,22 +34,22 @@ pub use config::{
     Config, ConfigError, DataNetwork, DnIndex, FirewallError, GuaranteedRates, Ipv4Net, Ipv6Net,
     PointToPoint, ReservedPools, SliceRate,
 };
-pub use control::{Input, Outbox, Restored, UpfC, UpfCReplica};
+pub use control::{Input, Outbox, RestoredSessions, UpfC, UpfCReplica};
 pub use event::{AssociationEnd, Event};
-pub use exchange::{Change, Effects, EndMarker, Query, Report, SessionKey, Token};
+pub use exchange::{Effects, EndMarker, Query, SessionKey, UsageToken, UserPlaneChange, UserPlaneReport};
 pub use firewall::{Firewall, FirewallRule, FirewallRuleError, Nat, Timeouts};
 pub use isolation::{CoreEndpoint, HostAddresses, IpNetwork, Isolation};
 pub use limits::*;
 pub use pipeline::{
-    ACTIVE_WITHIN, Counters, Destination, DestinationFilter, DropReason, FastEntry, FastPath,
-    FastPathCounters, FirewallCounters, NetworkUsage, Origin, PACKET_HEADROOM, Packet, PathUse,
-    SessionCounters, SessionTable, Slot, Stage, StageObserver, Steering, UpfU, UsageSurvey, Verdict,
+    ACTIVE_WITHIN, BurstPacket, Counters, Destination, DestinationFilter, DropReason, FastEntry, FastPath,
+    FastPathCounters, FirewallCounters, NetworkUsage, Origin, PACKET_HEADROOM, Packet, PacketVerdict,
+    PathUse, SessionCounters, SessionTable, ShardSteering, Stage, StageObserver, UpfU, UsageSurvey,
     fast_state, packet_room,
 };
 pub use pool::{POOL_RESERVED_FIRST, POOL_RESERVED_FIRST_IPV6};
 pub use rules::{RuleRefusal, SessionKind, SessionRules};
 pub use session_id::{SessionId, TeidRound, Teids};
-pub use state::{FollowedState, ReceivedState, STATE_VERSION, State, StateMemory, StateRefusal};
+pub use state::{FollowedState, ReceivedState, STATE_VERSION, SessionMemory, StateMemory, StateRefusal};
 
 mod one_process;
 pub use one_process::{Shards, Upf};

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use whimbrel_ids::Instant;
 
 use crate::config::{Config, ConfigError};
-use crate::control::{Input, Outbox, Restored, UpfC};
-use crate::exchange::{Change, Report};
+use crate::control::{Input, Outbox, RestoredSessions, UpfC};
+use crate::exchange::{UserPlaneChange, UserPlaneReport};
 use crate::isolation::HostAddresses;
 use crate::limits::COUNTED_EVERY;
-use crate::pipeline::{Counters, Destination, Packet, SessionCounters, Slot, Steering, UpfU, Verdict};
+use crate::pipeline::{
+    BurstPacket, Counters, Destination, Packet, PacketVerdict, SessionCounters, ShardSteering, UpfU,
+};
 use crate::session_id::SessionId;
-use crate::state::{State, StateMemory};
+use crate::state::{SessionMemory, StateMemory};
 
 /// Both sides in one thread: what a test, a simulation or a small deployment drives.
 pub struct Upf {
@@ -32,9 +34,9 @@ impl Upf {
     pub fn with_state(
         config: Config,
         now: Instant,
-        state: State,
+        state: SessionMemory,
         out: &mut Outbox,
-    ) -> Result<(Self, Restored), ConfigError> {
+    ) -> Result<(Self, RestoredSessions), ConfigError> {
         let mut u = Shards::new(&config)?;
         u.shards.iter_mut().for_each(|shard| shard.keep_counted(COUNTED_EVERY));
         let (c, restored) = UpfC::with_state(config, now, state, out)?;
@@ -69,7 +71,7 @@ impl Upf {
             for change in out.changes.drain(..) {
                 self.u.apply(now, change);
             }
-            let reports: Vec<Report> = self.u.take_reports();
+            let reports: Vec<UserPlaneReport> = self.u.take_reports();
             if reports.is_empty() {
                 return;
             }
@@ -88,7 +90,7 @@ impl Upf {
 /// The pipelines of all shards, one after the other in one thread.
 pub struct Shards {
     shards: Vec<UpfU>,
-    steering: Steering,
+    steering: ShardSteering,
     /// The shard at which the next packet arrives: each in turn, so that most are for another one.
     arrives: usize,
 }
@@ -123,12 +125,12 @@ impl Shards {
     }
 
     /// A change that will be applied: from now on all pipelines know where its UE's packets go.
-    pub fn announce(&self, change: &Change) {
+    pub fn announce(&self, change: &UserPlaneChange) {
         self.steering.of_change(change);
     }
 
     /// Does what [`UpfU::apply`] does, at each shard.
-    pub fn apply(&mut self, now: Instant, change: Change) {
+    pub fn apply(&mut self, now: Instant, change: UserPlaneChange) {
         self.shards[self.steering.of_change(&change)].apply(now, change);
         self.tell_paths(now);
     }
@@ -143,18 +145,18 @@ impl Shards {
     }
 
     /// Does what [`UpfU::burst`] does, at the shards of the packets.
-    pub fn burst(&mut self, now: Instant, slots: &mut [Slot]) {
+    pub fn burst(&mut self, now: Instant, slots: &mut [BurstPacket]) {
         if let Some(only) = self.only() {
             return only.burst(now, slots);
         }
         for slot in slots {
             let mut at = self.arrives;
             self.arrives = (self.arrives + 1) % self.shards.len();
-            slot.verdict = Verdict::Pending;
+            slot.verdict = PacketVerdict::Pending;
             loop {
                 self.shards[at].burst(now, std::slice::from_mut(slot));
                 self.tell_paths(now); // a predicted session may have begun
-                let Verdict::Hand { to, .. } = slot.verdict else { break };
+                let PacketVerdict::Hand { to, .. } = slot.verdict else { break };
                 at = to.into();
             }
         }
@@ -171,7 +173,7 @@ impl Shards {
     }
 
     /// Reports of all shards, as [`UpfU::take_reports`] gives them.
-    pub fn take_reports(&mut self) -> Vec<Report> {
+    pub fn take_reports(&mut self) -> Vec<UserPlaneReport> {
         self.shards.iter_mut().flat_map(UpfU::take_reports).collect()
     }
 

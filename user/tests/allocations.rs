@@ -37,12 +37,12 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// Packets of both ways that pass, and one that uses an address that is not its own.
-fn slots(s: &Session) -> Vec<Slot> {
+fn slots(s: &Session) -> Vec<BurstPacket> {
     let ue = s.ipv4.unwrap();
     let slot = |(origin, octets): (Origin, Vec<u8>)| {
         let mut packet = Packet::with_room(2048);
         packet.fill(&octets);
-        Slot { origin, packet, verdict: Verdict::Pending }
+        BurstPacket { origin, packet, verdict: PacketVerdict::Pending }
     };
     let both = (0..30).flat_map(|n| {
         let up = udp4(ue, SERVER, (7, 5_000 + n), 100);
@@ -65,13 +65,13 @@ fn calls(m: SessionEstablishmentRequest) -> (u64, u64) {
     let mut burst = |net: &mut Net| {
         for (slot, octets) in slots.iter_mut().zip(&fresh) {
             slot.packet.fill(octets);
-            slot.verdict = Verdict::Pending;
+            slot.verdict = PacketVerdict::Pending;
         }
         net.now = Instant(net.now.0 + 1_000);
         let before = CALLS.with(Cell::get);
         net.upf.u.only().expect("one pipeline").burst(net.now, &mut slots);
         let after = CALLS.with(Cell::get);
-        (after - before, slots.iter().filter(|s| matches!(s.verdict, Verdict::Send(_))).count() as u64)
+        (after - before, slots.iter().filter(|s| matches!(s.verdict, PacketVerdict::Send(_))).count() as u64)
     };
     for _ in 0..10 {
         burst(&mut net);
@@ -87,7 +87,7 @@ fn packets_of_a_plain_session_allocate_nothing() {
 #[test]
 fn packets_of_a_session_with_two_rates_allocate_nothing() {
     let mut m = smf_establishment(1, true, false);
-    m.create_qers[1].mbr = Some(BitRate { ul_kbps: 1_000_000, dl_kbps: 1_000_000 });
+    m.create_qers[1].mbr = Some(QerBitRate { ul_kbps: 1_000_000, dl_kbps: 1_000_000 });
     assert_eq!(calls(m), (0, 200 * 60));
 }
 

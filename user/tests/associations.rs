@@ -234,7 +234,7 @@ fn a_upf_asks_to_be_left() {
     // Until it is released it goes on to serve.
     assert!(matches!(
         net.uplink(&s, &udp4(s.ipv4.unwrap(), SERVER, (1, 2), 0)).0,
-        whimbrel_user::Verdict::Send(_)
+        whimbrel_user::PacketVerdict::Send(_)
     ));
     let release = whimbrel_pfcp::msg::AssociationReleaseRequest { node_id: smf_node() };
     assert!(

@@ -32,7 +32,7 @@ fn idle(net: &mut Net, delay: Option<u8>, packets: Option<u8>) -> Session {
     net.seated(1, &r)
 }
 
-fn down(net: &mut Net, s: &Session) -> Verdict {
+fn down(net: &mut Net, s: &Session) -> PacketVerdict {
     net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 0)).0
 }
 
@@ -67,7 +67,7 @@ fn a_tunnel_for_what_gnbs_forward_takes_no_notice_back_and_asks_for_none() {
     for delay in [None, Some(2)] {
         let mut net = Net::new();
         let s = idle(&mut net, delay, None);
-        assert_eq!(down(&mut net, &s), Verdict::Taken);
+        assert_eq!(down(&mut net, &s), PacketVerdict::Taken);
         let pdi = Pdi {
             f_teid: Some(FTeid::Choose { ipv4: true, ipv6: false, choose_id: None }),
             ..Pdi::from(SourceInterface::Access)
@@ -85,7 +85,7 @@ fn a_tunnel_for_what_gnbs_forward_takes_no_notice_back_and_asks_for_none() {
             ..Default::default()
         };
         assert_eq!(net.modify(&s, m).cause, Cause::RequestAccepted);
-        assert_eq!(down(&mut net, &s), Verdict::Taken);
+        assert_eq!(down(&mut net, &s), PacketVerdict::Taken);
         after_ms(&mut net, 500);
         let reported = net.reports().iter().filter(|(_, _, m)| m.downlink_data_report.is_some()).count();
         assert_eq!(reported, 1, "{delay:?}");
@@ -97,7 +97,7 @@ fn notification_waits_for_the_delay_and_is_made_once() {
     let mut net = Net::new();
     let s = idle(&mut net, Some(4), None);
     for _ in 0..3 {
-        assert_eq!(down(&mut net, &s), Verdict::Taken);
+        assert_eq!(down(&mut net, &s), PacketVerdict::Taken);
         after_ms(&mut net, 60);
     }
     assert!(net.reports().is_empty());
@@ -127,9 +127,9 @@ fn suggested_number_of_packets_is_kept_up_to_our_bound() {
         let mut net = Net::new();
         let s = idle(&mut net, None, suggested);
         for _ in 0..kept {
-            assert_eq!(down(&mut net, &s), Verdict::Taken);
+            assert_eq!(down(&mut net, &s), PacketVerdict::Taken);
         }
-        assert_eq!(down(&mut net, &s), Verdict::Drop(DropReason::BufferFull), "{suggested:?}");
+        assert_eq!(down(&mut net, &s), PacketVerdict::Drop(DropReason::BufferFull), "{suggested:?}");
     }
 }
 
@@ -140,8 +140,8 @@ fn answer_to_the_report_changes_buffering() {
     down(&mut net, &s);
     // Keep three, and do not tell again for ten seconds (five units of two).
     answer(&mut net, bar(Some(3), Some(PackedTimer(5)), None));
-    assert_eq!((down(&mut net, &s), down(&mut net, &s)), (Verdict::Taken, Verdict::Taken));
-    assert_eq!(down(&mut net, &s), Verdict::Drop(DropReason::BufferFull));
+    assert_eq!((down(&mut net, &s), down(&mut net, &s)), (PacketVerdict::Taken, PacketVerdict::Taken));
+    assert_eq!(down(&mut net, &s), PacketVerdict::Drop(DropReason::BufferFull));
     assert!(net.reports().is_empty());
     net.modify(&s, activation(GNB_TEID, GNB.ip()));
     assert_eq!(net.outputs().len(), 3, "in one piece");
@@ -167,7 +167,7 @@ fn answers_that_change_nothing() {
     let s = idle(&mut net, None, None);
     down(&mut net, &s);
     answer(&mut net, UpdateBarInReportResponse { bar_id: BarId(9), ..bar(Some(1), None, None) });
-    assert_eq!(down(&mut net, &s), Verdict::Taken);
+    assert_eq!(down(&mut net, &s), PacketVerdict::Taken);
     assert!(net.reports().is_empty());
     assert_eq!(net.upf.u.counters().held, 2);
 }
@@ -179,7 +179,7 @@ fn ues_with_much_to_hold_leave_room_for_others() {
     let mut kept = Vec::new();
     for s in &sessions {
         let mut n = 0;
-        while down(&mut net, s) == Verdict::Taken {
+        while down(&mut net, s) == PacketVerdict::Taken {
             n += 1;
         }
         kept.push(n);
@@ -192,7 +192,7 @@ fn ues_with_much_to_hold_leave_room_for_others() {
 }
 
 /// A packet with so many octets.
-fn down_of(net: &mut Net, s: &Session, octets: usize) -> Verdict {
+fn down_of(net: &mut Net, s: &Session, octets: usize) -> PacketVerdict {
     net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), octets - 28)).0
 }
 
@@ -202,16 +202,16 @@ fn octets_are_bounded_for_one_and_for_all() {
     let [one, other] = [1, 2].map(|n| net.idle_session(n, true, false));
     assert_eq!(
         (down_of(&mut net, &one, 600), down_of(&mut net, &one, 400)),
-        (Verdict::Taken, Verdict::Taken)
+        (PacketVerdict::Taken, PacketVerdict::Taken)
     );
-    assert_eq!(down_of(&mut net, &one, 28), Verdict::Drop(DropReason::BufferOctets));
-    assert_eq!(down_of(&mut net, &other, 501), Verdict::Drop(DropReason::BuffersOctets));
-    assert_eq!(down_of(&mut net, &other, 500), Verdict::Taken);
+    assert_eq!(down_of(&mut net, &one, 28), PacketVerdict::Drop(DropReason::BufferOctets));
+    assert_eq!(down_of(&mut net, &other, 501), PacketVerdict::Drop(DropReason::BuffersOctets));
+    assert_eq!(down_of(&mut net, &other, 500), PacketVerdict::Taken);
     assert_eq!((net.upf.u.counters().held, net.upf.u.counters().held_octets), (3, 1_500));
     // What leaves makes room.
     net.modify(&one, activation(GNB_TEID, GNB.ip()));
     assert_eq!((net.outputs().len(), net.upf.u.counters().held_octets), (2, 500));
-    assert_eq!(down_of(&mut net, &other, 500), Verdict::Taken);
+    assert_eq!(down_of(&mut net, &other, 500), PacketVerdict::Taken);
     net.delete(&other);
     assert_eq!((net.upf.u.counters().held, net.upf.u.counters().held_octets), (0, 0));
 }
@@ -221,8 +221,8 @@ fn packets_of_all_are_bounded() {
     let mut net = with(|b| b.packets = 3);
     let [one, other] = [1, 2].map(|n| net.idle_session(n, true, false));
     let all = [&one, &other, &one, &other].map(|s| down(&mut net, s));
-    let taken = Verdict::Taken;
-    assert_eq!(all, [taken, taken, taken, Verdict::Drop(DropReason::BuffersExhausted)]);
+    let taken = PacketVerdict::Taken;
+    assert_eq!(all, [taken, taken, taken, PacketVerdict::Drop(DropReason::BuffersExhausted)]);
 }
 
 #[test] // a packet after the dropped ones is reported to the SMF again
@@ -282,9 +282,9 @@ fn early_drop_begins_at_half_and_spares_ecn_capable_packets() {
         while net.upf.u.counters().held < 2_000 {
             let half = usize::from(net.upf.u.counters().held >= 1_000);
             match net.downlink(&packet).0 {
-                Verdict::Taken => {}
+                PacketVerdict::Taken => {}
                 other => {
-                    assert_eq!(other, Verdict::Drop(DropReason::EarlyDrop));
+                    assert_eq!(other, PacketVerdict::Drop(DropReason::EarlyDrop));
                     early[half] += 1;
                 }
             }

@@ -56,8 +56,8 @@ fn packets_of_both_directions_are_copied_while_the_rules_duplicate() {
     let ue = s.ipv4.unwrap();
     let (up, down) = (udp4(ue, SERVER, (7, 8), 40), udp4(SERVER, ue, (8, 7), 90));
     let pass = |net: &mut Net| {
-        assert!(matches!(net.uplink(&s, &up).0, Verdict::Send(Destination::N6 { .. })));
-        assert_eq!(net.downlink(&down).0, Verdict::Send(to_gnb()));
+        assert!(matches!(net.uplink(&s, &up).0, PacketVerdict::Send(Destination::N6 { .. })));
+        assert_eq!(net.downlink(&down).0, PacketVerdict::Send(to_gnb()));
         copies(net)
     };
     assert!(pass(&mut net).is_empty());
@@ -79,7 +79,7 @@ fn what_is_not_forwarded_is_not_copied() {
     let buffer =
         UpdateFar { apply_action: Some(ApplyAction::BUFF | ApplyAction::NOCP), ..UpdateFar::new(FarId(2)) };
     net.modify(&s, SessionModificationRequest { update_fars: vec![buffer], ..Default::default() });
-    assert_eq!(net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (8, 7), 90)).0, Verdict::Taken);
+    assert_eq!(net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (8, 7), 90)).0, PacketVerdict::Taken);
     assert!(copies(&mut net).is_empty());
 }
 

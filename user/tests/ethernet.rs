@@ -16,7 +16,7 @@ type Mac = [u8; 6];
 
 const ALL: Mac = [0xff; 6];
 const SERVER: Mac = [2, 0xee, 0, 0, 0, 1];
-const FRAMES: Verdict = Verdict::Send(Destination::Frames { dn: DnIndex(0) });
+const FRAMES: PacketVerdict = PacketVerdict::Send(Destination::Frames { dn: DnIndex(0) });
 const FROM_NETWORK: Origin = Origin::Frames { dn: DnIndex(0) };
 
 fn mac(n: u8) -> Mac {
@@ -52,7 +52,7 @@ fn session(net: &mut Net, cp_seid: u64) -> Session {
     s
 }
 
-fn up(net: &mut Net, s: &Session, frame: &[u8]) -> (Verdict, Vec<u8>) {
+fn up(net: &mut Net, s: &Session, frame: &[u8]) -> (PacketVerdict, Vec<u8>) {
     net.packet(from_gnb(), &g_pdu(s.teid, 1, frame))
 }
 
@@ -72,11 +72,15 @@ fn frames_go_to_the_network_and_back_by_the_address_learnt() {
     let mut net = switch();
     let s = session(&mut net, 1);
     let down = frame(mac(1), SERVER, 0x88b5, b"down");
-    assert_eq!(net.packet(FROM_NETWORK, &down).0, Verdict::Drop(DropReason::UnknownMac), "not learned yet");
+    assert_eq!(
+        net.packet(FROM_NETWORK, &down).0,
+        PacketVerdict::Drop(DropReason::UnknownMac),
+        "not learned yet"
+    );
     let first = frame(SERVER, mac(1), 0x88b5, b"up");
     assert_eq!(up(&mut net, &s, &first), (FRAMES, first));
     let (verdict, octets) = net.packet(FROM_NETWORK, &down);
-    assert_eq!(verdict, Verdict::Send(to_gnb()));
+    assert_eq!(verdict, PacketVerdict::Send(to_gnb()));
     assert_eq!(at_gnb(&octets), (Teid(1001), Some(1), down));
     let c = net.upf.u.session_counters(s.id()).unwrap();
     assert_eq!((c.ul_packets, c.ul_octets, c.dl_packets, c.dl_octets), (1, 16, 1, 18));
@@ -99,10 +103,10 @@ fn frames_for_all_are_copied_and_do_not_come_back() {
     let expected: Vec<_> = (2..=4).map(|n| (1000 + n, request.clone())).collect();
     assert_eq!(copies(&mut net), expected);
     // The bridge of the network sends it back to all its ports, this one among them.
-    assert_eq!(net.packet(FROM_NETWORK, &request).0, Verdict::Taken);
+    assert_eq!(net.packet(FROM_NETWORK, &request).0, PacketVerdict::Taken);
     assert_eq!(copies(&mut net), expected, "not to the UE that sent it");
     let from_server = frame([1, 0, 0x5e, 0, 0, 1], SERVER, 0x0800, b"multicast");
-    assert_eq!(net.packet(FROM_NETWORK, &from_server).0, Verdict::Taken);
+    assert_eq!(net.packet(FROM_NETWORK, &from_server).0, PacketVerdict::Taken);
     assert_eq!(copies(&mut net).len(), 4);
     assert_eq!(net.upf.u.session_counters(ip.id()).unwrap().dl_packets, 0, "an IP session gets no frames");
     net.delete(&all[1]);
@@ -118,12 +122,12 @@ fn frames_between_ues_are_switched() {
     up(&mut net, &b, &frame(SERVER, mac(2), 0x88b5, b""));
     let m = frame(mac(2), mac(1), 0x88b5, b"hello");
     let (verdict, octets) = up(&mut net, &a, &m);
-    assert_eq!((verdict, at_gnb(&octets)), (Verdict::Send(to_gnb()), (Teid(1002), Some(1), m)));
+    assert_eq!((verdict, at_gnb(&octets)), (PacketVerdict::Send(to_gnb()), (Teid(1002), Some(1), m)));
     // What a UE sends to itself, or the network to where it came from, goes nowhere.
     up(&mut net, &a, &frame(SERVER, mac(3), 0x88b5, b""));
     let to_itself = frame(mac(3), mac(1), 0x88b5, b"");
-    assert_eq!(up(&mut net, &a, &to_itself).0, Verdict::Drop(DropReason::FrameReturns));
-    assert_eq!(net.packet(FROM_NETWORK, &to_itself).0, Verdict::Drop(DropReason::FrameReturns));
+    assert_eq!(up(&mut net, &a, &to_itself).0, PacketVerdict::Drop(DropReason::FrameReturns));
+    assert_eq!(net.packet(FROM_NETWORK, &to_itself).0, PacketVerdict::Drop(DropReason::FrameReturns));
 }
 
 #[test] // one UE may not take another's address, nor one that is none
@@ -132,15 +136,15 @@ fn addresses_of_others_and_of_groups_are_refused_as_source() {
     let (a, b) = (session(&mut net, 1), session(&mut net, 2));
     up(&mut net, &a, &frame(SERVER, mac(1), 0x88b5, b""));
     let stolen = frame(SERVER, mac(1), 0x88b5, b"");
-    assert_eq!(up(&mut net, &b, &stolen).0, Verdict::Drop(DropReason::SpoofedSource));
+    assert_eq!(up(&mut net, &b, &stolen).0, PacketVerdict::Drop(DropReason::SpoofedSource));
     for source in [ALL, [1, 0, 0x5e, 0, 0, 1], [0; 6]] {
         let m = frame(SERVER, source, 0x88b5, b"");
-        assert_eq!(up(&mut net, &b, &m).0, Verdict::Drop(DropReason::InnerMalformed));
+        assert_eq!(up(&mut net, &b, &m).0, PacketVerdict::Drop(DropReason::InnerMalformed));
     }
     for cut in 0..14 {
         let m = &frame(SERVER, mac(2), 0x88b5, b"")[..cut];
-        assert_eq!(up(&mut net, &b, m).0, Verdict::Drop(DropReason::InnerMalformed), "{cut}");
-        assert_eq!(net.packet(FROM_NETWORK, m).0, Verdict::Drop(DropReason::InnerMalformed), "{cut}");
+        assert_eq!(up(&mut net, &b, m).0, PacketVerdict::Drop(DropReason::InnerMalformed), "{cut}");
+        assert_eq!(net.packet(FROM_NETWORK, m).0, PacketVerdict::Drop(DropReason::InnerMalformed), "{cut}");
     }
     // With its session the address is free again.
     net.delete(&a);
@@ -155,7 +159,7 @@ fn addresses_of_a_session_are_bounded_and_age() {
         assert_eq!(up(&mut net, &a, &frame(SERVER, mac(n + 1), 0x88b5, b"")).0, FRAMES);
     }
     let one_more = frame(SERVER, mac(200), 0x88b5, b"");
-    assert_eq!(up(&mut net, &a, &one_more).0, Verdict::Drop(DropReason::MacTableFull));
+    assert_eq!(up(&mut net, &a, &one_more).0, PacketVerdict::Drop(DropReason::MacTableFull));
     assert_eq!(up(&mut net, &b, &one_more).0, FRAMES, "others are not concerned");
     // One of them is used on; the others age.
     let at = net.now + Duration::from_secs(200);
@@ -163,9 +167,12 @@ fn addresses_of_a_session_are_bounded_and_age() {
     up(&mut net, &a, &frame(SERVER, mac(1), 0x88b5, b""));
     let at = net.now + Duration::from_secs(150);
     net.advance(at);
-    assert!(matches!(net.packet(FROM_NETWORK, &frame(mac(1), SERVER, 0x88b5, b"")).0, Verdict::Send(_)));
+    assert!(matches!(
+        net.packet(FROM_NETWORK, &frame(mac(1), SERVER, 0x88b5, b"")).0,
+        PacketVerdict::Send(_)
+    ));
     let aged = frame(mac(2), SERVER, 0x88b5, b"");
-    assert_eq!(net.packet(FROM_NETWORK, &aged).0, Verdict::Drop(DropReason::UnknownMac));
+    assert_eq!(net.packet(FROM_NETWORK, &aged).0, PacketVerdict::Drop(DropReason::UnknownMac));
     assert_eq!(up(&mut net, &b, &frame(SERVER, mac(2), 0x88b5, b"")).0, FRAMES, "free for others");
 }
 
@@ -310,7 +317,7 @@ fn filter_of_both_directions_is_named_by_the_other() {
     );
     assert_eq!(r.cause, Cause::RequestAccepted, "{r:?}");
     let to_server = frame(SERVER, mac(1), 0x88b5, b"");
-    assert_eq!(up(&mut net, &s, &to_server).0, Verdict::Drop(DropReason::FarDrop));
+    assert_eq!(up(&mut net, &s, &to_server).0, PacketVerdict::Drop(DropReason::FarDrop));
     assert_eq!(up(&mut net, &s, &frame(mac(9), mac(1), 0x88b5, b"")).0, FRAMES);
     // An unknown data network name.
     let unknown = EthernetPacketFilter { ethernet_filter_id: Some(EthernetFilterId(8)), ..name };
@@ -329,7 +336,7 @@ fn frames_for_an_idle_ue_wait_in_order() {
     net.modify(&s, SessionModificationRequest { update_fars: idle, ..Default::default() });
     let frames: Vec<_> = (0..3).map(|n| frame(mac(1), SERVER, 0x88b5, &[n])).collect();
     for m in &frames {
-        assert_eq!(net.packet(FROM_NETWORK, m).0, Verdict::Taken);
+        assert_eq!(net.packet(FROM_NETWORK, m).0, PacketVerdict::Taken);
     }
     assert_eq!(net.reports().len(), 1);
     net.modify(&s, activation(Teid(1001), GNB.ip()));
@@ -342,10 +349,10 @@ fn ip_packets_are_no_frames() {
     let s = session(&mut net, 1);
     let ip = net.session(2, true, false);
     let m = frame(SERVER, mac(1), 0x0800, &udp4(ip.ipv4.unwrap(), common::SERVER, (1, 2), 0));
-    assert_eq!(up(&mut net, &ip, &m).0, Verdict::Drop(DropReason::InnerMalformed));
+    assert_eq!(up(&mut net, &ip, &m).0, PacketVerdict::Drop(DropReason::InnerMalformed));
     let container = PduSessionInformation::Ul { qfi: Qfi::new(1).unwrap() };
     let empty = GpduHeader::new(s.teid, Some(container));
     let mut octets = vec![0; empty.octets_len()];
     empty.write_before(0, &mut octets).unwrap();
-    assert_eq!(net.packet(from_gnb(), &octets).0, Verdict::Drop(DropReason::InnerMalformed));
+    assert_eq!(net.packet(from_gnb(), &octets).0, PacketVerdict::Drop(DropReason::InnerMalformed));
 }

@@ -63,7 +63,7 @@ impl Net {
     /// The QoS flow of a packet to the UE.
     fn flow(&mut self, inner: &[u8]) -> Option<u8> {
         let (verdict, octets) = self.downlink(inner);
-        assert!(matches!(verdict, Verdict::Send(_)), "{verdict:?}");
+        assert!(matches!(verdict, PacketVerdict::Send(_)), "{verdict:?}");
         at_gnb(&octets).1
     }
 }
@@ -90,9 +90,13 @@ fn a_ues_later_fragment_is_of_the_flow_that_it_comes_by() {
     let s = session(net, 1);
     let [first, later] = fragments4(s.ipv4.unwrap(), SERVER, (7, 5060), 9);
     let mut by_flow_2 = |inner: &[u8]| net.packet(from_gnb(), &g_pdu(s.teid, 2, inner)).0;
-    assert_eq!(by_flow_2(&later), Verdict::Drop(DropReason::QfiMismatch), "its first fragment has not come");
+    assert_eq!(
+        by_flow_2(&later),
+        PacketVerdict::Drop(DropReason::QfiMismatch),
+        "its first fragment has not come"
+    );
     for part in [first, later] {
-        assert!(matches!(by_flow_2(&part), Verdict::Send(Destination::N6 { .. })));
+        assert!(matches!(by_flow_2(&part), PacketVerdict::Send(Destination::N6 { .. })));
     }
 }
 

@@ -29,8 +29,8 @@ fn session(net: &mut Net, n: u64, routes: &[FramedRoute], ipv6: &[FramedIpv6Rout
     s
 }
 
-fn to_n6(verdict: Verdict) -> bool {
-    matches!(verdict, Verdict::Send(Destination::N6 { .. }))
+fn to_n6(verdict: PacketVerdict) -> bool {
+    matches!(verdict, PacketVerdict::Send(Destination::N6 { .. }))
 }
 
 #[test] // TS 23.501 §5.6.14: to the UE, and from it: the check of source addresses knows them
@@ -38,22 +38,31 @@ fn packets_of_a_network_behind_the_ue() {
     let mut net = Net::new();
     let six = FramedIpv6Route::new("2001:db8:99::".parse().unwrap(), 48).unwrap();
     let s = session(&mut net, 1, &[route([192, 168, 7, 0], 24)], &[six]);
-    assert_eq!(net.downlink(&udp4(SERVER, BEHIND, (1, 2), 0)).0, Verdict::Send(to_gnb()));
+    assert_eq!(net.downlink(&udp4(SERVER, BEHIND, (1, 2), 0)).0, PacketVerdict::Send(to_gnb()));
     assert!(to_n6(net.uplink(&s, &udp4(BEHIND, SERVER, (1, 2), 0)).0));
     let behind: Ipv6Addr = "2001:db8:99:1::5".parse().unwrap();
     let (there, back) = (
         ipv6("2001:db8::1".parse().unwrap(), behind, 17, &[0; 8]),
         ipv6(behind, "2001:db8::1".parse().unwrap(), 17, &[0; 8]),
     );
-    assert_eq!(net.downlink(&there).0, Verdict::Send(to_gnb()));
+    assert_eq!(net.downlink(&there).0, PacketVerdict::Send(to_gnb()));
     assert!(to_n6(net.uplink(&s, &back).0));
     // What is beside it is spoofed, and leads nowhere.
     let beside = Ipv4Addr::new(192, 168, 8, 9);
-    assert_eq!(net.uplink(&s, &udp4(beside, SERVER, (1, 2), 0)).0, Verdict::Drop(DropReason::SpoofedSource));
-    assert_eq!(net.downlink(&udp4(SERVER, beside, (1, 2), 0)).0, Verdict::Drop(DropReason::UnknownUeAddress));
+    assert_eq!(
+        net.uplink(&s, &udp4(beside, SERVER, (1, 2), 0)).0,
+        PacketVerdict::Drop(DropReason::SpoofedSource)
+    );
+    assert_eq!(
+        net.downlink(&udp4(SERVER, beside, (1, 2), 0)).0,
+        PacketVerdict::Drop(DropReason::UnknownUeAddress)
+    );
     // With the session it is gone.
     net.delete(&s);
-    assert_eq!(net.downlink(&udp4(SERVER, BEHIND, (1, 2), 0)).0, Verdict::Drop(DropReason::UnknownUeAddress));
+    assert_eq!(
+        net.downlink(&udp4(SERVER, BEHIND, (1, 2), 0)).0,
+        PacketVerdict::Drop(DropReason::UnknownUeAddress)
+    );
 }
 
 #[test] // TS 29.244 §5.16: of several that name it the longest prefix has an address, of equal ones the newest session
@@ -80,7 +89,10 @@ fn the_longest_prefix_leads() {
 fn routes_that_come_later_and_too_many() {
     let mut net = Net::new();
     let s = session(&mut net, 1, &[], &[]);
-    assert_eq!(net.downlink(&udp4(SERVER, BEHIND, (1, 2), 0)).0, Verdict::Drop(DropReason::UnknownUeAddress));
+    assert_eq!(
+        net.downlink(&udp4(SERVER, BEHIND, (1, 2), 0)).0,
+        PacketVerdict::Drop(DropReason::UnknownUeAddress)
+    );
     let change = |net: &mut Net, routes: Vec<FramedRoute>| {
         let mut pdi = establishment(1, true, true).create_pdrs[1].pdi.clone();
         pdi.ue_ip_addresses.clear();
@@ -94,12 +106,12 @@ fn routes_that_come_later_and_too_many() {
         net.modify(&s, m).cause
     };
     assert_eq!(change(&mut net, vec![route([192, 168, 7, 0], 24)]), Cause::RequestAccepted);
-    assert_eq!(net.downlink(&udp4(SERVER, BEHIND, (1, 2), 0)).0, Verdict::Send(to_gnb()));
+    assert_eq!(net.downlink(&udp4(SERVER, BEHIND, (1, 2), 0)).0, PacketVerdict::Send(to_gnb()));
     let many = (0..=FRAMED_ROUTES_MAX as u8).map(|n| route([10, 99, n, 0], 24)).collect();
     assert_ne!(change(&mut net, many), Cause::RequestAccepted);
     assert_eq!(
         net.downlink(&udp4(SERVER, BEHIND, (1, 2), 0)).0,
-        Verdict::Send(to_gnb()),
+        PacketVerdict::Send(to_gnb()),
         "nothing has changed"
     );
 }

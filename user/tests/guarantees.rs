@@ -19,7 +19,7 @@ fn with_voice(n: u64, kbps: u64) -> SessionEstablishmentRequest {
     pdr.pdi.sdf_filters = vec![SdfFilter::flow("permit out 17 from any 5004 to assigned")];
     pdr.qer_ids = vec![QerId(2)];
     m.create_pdrs.push(pdr);
-    let rates = BitRate { ul_kbps: kbps, dl_kbps: kbps };
+    let rates = QerBitRate { ul_kbps: kbps, dl_kbps: kbps };
     let qfi = Qfi::new(2);
     m.create_qers.push(CreateQer { qfi, gbr: Some(rates), mbr: Some(rates), ..CreateQer::new(QerId(2)) });
     m
@@ -32,7 +32,7 @@ fn net() -> Net {
 }
 
 fn of_rate(dl_kbps: u64) -> SessionModificationRequest {
-    let gbr = Some(BitRate { ul_kbps: 64, dl_kbps });
+    let gbr = Some(QerBitRate { ul_kbps: 64, dl_kbps });
     let update_qers = vec![UpdateQer { gbr, ..UpdateQer::new(QerId(2)) }];
     SessionModificationRequest { update_qers, ..Default::default() }
 }

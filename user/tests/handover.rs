@@ -62,8 +62,8 @@ fn message(message_type: u8, teid: Teid, tail: &[u8]) -> Vec<u8> {
     m
 }
 
-fn to_target() -> Verdict {
-    Verdict::Send(Destination::N3 { peer: TARGET, tos: 0x28 })
+fn to_target() -> PacketVerdict {
+    PacketVerdict::Send(Destination::N3 { peer: TARGET, tos: 0x28 })
 }
 
 /// A packet that the source gNB forwards: with the container and the marks that it had.
@@ -87,9 +87,9 @@ fn forwarding_tunnel_carries_packets_with_their_container_to_the_target() {
     let c = net.upf.u.counters();
     assert_eq!((c.relayed, c.ul_packets, c.dl_packets), (1, 0, 0));
     // The session's own traffic goes on as before.
-    assert_eq!(net.downlink(&inner).0, Verdict::Send(to_gnb()));
+    assert_eq!(net.downlink(&inner).0, PacketVerdict::Send(to_gnb()));
     let up = udp4(s.ipv4.unwrap(), SERVER, (4000, 53), 20);
-    assert_eq!(net.uplink(&s, &up).0, Verdict::Send(Destination::N6 { dn: DnIndex(0) }));
+    assert_eq!(net.uplink(&s, &up).0, PacketVerdict::Send(Destination::N6 { dn: DnIndex(0) }));
 }
 
 #[test] // TS 29.281 §5.2.2.2, TS 29.244 §8.2.64: extension headers are carried on
@@ -132,7 +132,7 @@ fn forwarding_tunnel_relays_extension_headers_of_each_type_as_its_bits_say() {
         }
         for t in [0xc1, 0xc2, 0xcf] {
             let (verdict, _) = net.packet(from_gnb(), &with(kind, relay, t));
-            assert_eq!(verdict, Verdict::Drop(DropReason::GtpuUnknownExtension), "{t:#x}");
+            assert_eq!(verdict, PacketVerdict::Drop(DropReason::GtpuUnknownExtension), "{t:#x}");
             let outputs = net.outputs();
             let answer = Gtpu::parse(&outputs[0].1).unwrap();
             assert_eq!(answer.message_type, message_type::SUPPORTED_EXTENSION_HEADERS_NOTIFICATION);
@@ -141,7 +141,7 @@ fn forwarding_tunnel_relays_extension_headers_of_each_type_as_its_bits_say() {
     // The session's own tunnel ends here.
     for t in [0x81, 0x83, 0x84, 0x8f] {
         let (verdict, _) = net.packet(from_gnb(), &with(message_type::G_PDU, s.teid, t));
-        assert_eq!(verdict, Verdict::Drop(DropReason::GtpuUnknownExtension), "{t:#x}");
+        assert_eq!(verdict, PacketVerdict::Drop(DropReason::GtpuUnknownExtension), "{t:#x}");
     }
 }
 
@@ -177,10 +177,10 @@ fn removed_forwarding_tunnel_is_unknown_and_its_name_does_not_come_back() {
         );
         assert_eq!(r.cause, Cause::RequestAccepted);
         let late = forwarded(teid, &udp4(SERVER, s.ipv4.unwrap(), (1, 2), 0));
-        assert_eq!(net.packet(from_gnb(), &late).0, Verdict::Drop(DropReason::UnknownTunnel));
+        assert_eq!(net.packet(from_gnb(), &late).0, PacketVerdict::Drop(DropReason::UnknownTunnel));
     }
     let up = udp4(s.ipv4.unwrap(), SERVER, (4000, 53), 20);
-    assert!(matches!(net.uplink(&s, &up).0, Verdict::Send(_)), "the session's own tunnel stays");
+    assert!(matches!(net.uplink(&s, &up).0, PacketVerdict::Send(_)), "the session's own tunnel stays");
 }
 
 #[test] // TS 29.244 §5.5.1: several tunnels of one session, and no more than there is room for
@@ -206,7 +206,7 @@ fn error_indication_of_the_forwarding_tunnel_names_it() {
     forward(&mut net, &s);
     let m = whimbrel_gtpu::signalling::error_indication(FORWARDING_TEID, TARGET.ip(), 2152);
     let origin = Origin::N3 { peer: TARGET, local: UPF.into() };
-    assert_eq!(net.packet(origin, m.as_ref()).0, Verdict::Taken);
+    assert_eq!(net.packet(origin, m.as_ref()).0, PacketVerdict::Taken);
     let reports = net.reports();
     let report = reports[0].2.error_indication_report.as_ref().unwrap();
     assert_eq!(report.remote_f_teids, [FTeid::given(FORWARDING_TEID, TARGET.ip())]);
@@ -217,12 +217,12 @@ fn end_marker_comes_behind_what_went_to_the_old_tunnel_and_before_what_goes_to_t
     let mut net = Net::new();
     let s = net.session(1, true, false);
     let inner: Vec<_> = (0..6).map(|i| udp4(SERVER, s.ipv4.unwrap(), (53, 4000), i)).collect();
-    assert_eq!(net.downlink(&inner[0]).0, Verdict::Send(to_gnb()));
+    assert_eq!(net.downlink(&inner[0]).0, PacketVerdict::Send(to_gnb()));
     // Packets wait between preparation and execution; both tunnels are in use in the order of the packets.
     let hold = UpdateFar { apply_action: Some(ApplyAction::BUFF), ..UpdateFar::new(FarId(2)) };
     net.modify(&s, SessionModificationRequest { update_fars: vec![hold], ..Default::default() });
     for p in &inner[1..5] {
-        assert_eq!(net.downlink(p).0, Verdict::Taken);
+        assert_eq!(net.downlink(p).0, PacketVerdict::Taken);
     }
     net.modify(&s, switch());
     let outputs = net.outputs();
@@ -272,9 +272,9 @@ fn end_marker_for_an_idle_or_unknown_tunnel_is_dropped_and_counted() {
     let mut net = Net::new();
     let s = net.idle_session(1, true, false);
     let marker = message(message_type::END_MARKER, s.teid, &[]);
-    assert_eq!(net.packet(from_gnb(), &marker).0, Verdict::Drop(DropReason::EndMarkerIgnored));
+    assert_eq!(net.packet(from_gnb(), &marker).0, PacketVerdict::Drop(DropReason::EndMarkerIgnored));
     let marker = message(message_type::END_MARKER, Teid(5), &[]);
-    assert_eq!(net.packet(from_gnb(), &marker).0, Verdict::Drop(DropReason::UnknownTunnel));
+    assert_eq!(net.packet(from_gnb(), &marker).0, PacketVerdict::Drop(DropReason::UnknownTunnel));
     assert!(net.outputs().is_empty(), "no error indication either");
     assert_eq!(net.upf.u.counters().end_markers_received, 2);
 }
@@ -286,7 +286,7 @@ fn end_markers_that_lead_nowhere_leave_a_plain_session_plain() {
     let plain = |net: &mut Net| net.upf.u.only().map(|u| u.plain());
     let before = plain(&mut net);
     let marker = message(message_type::END_MARKER, s.teid, &[]);
-    assert_eq!(net.packet(from_gnb(), &marker).0, Verdict::Drop(DropReason::EndMarkerIgnored));
+    assert_eq!(net.packet(from_gnb(), &marker).0, PacketVerdict::Drop(DropReason::EndMarkerIgnored));
     assert_eq!(plain(&mut net), before);
 }
 
@@ -340,14 +340,14 @@ fn an_intermediate_upf_passes_packets_as_they_are() {
     // A router solicitation too, which is no business of this UPF: what is inside is not looked at.
     for inner in [udp4(Ipv4Addr::new(10, 9, 9, 9), SERVER, (1, 2), 40), vec![0x60; 48]] {
         let (verdict, octets) = net.packet(from_gnb(), &g_pdu(n3, 9, &inner));
-        assert_eq!(verdict, Verdict::Send(Destination::N3 { peer: TARGET, tos: 0 }));
+        assert_eq!(verdict, PacketVerdict::Send(Destination::N3 { peer: TARGET, tos: 0 }));
         assert_eq!(octets, g_pdu(FORWARDING_TEID, 9, &inner));
         let anchor = Origin::N3 { peer: TARGET, local: UPF.into() };
         let (verdict, octets) = net.packet(anchor, &forwarded(n9, &inner));
-        assert_eq!((verdict, octets), (Verdict::Send(to_gnb()), forwarded(Teid(5), &inner)));
+        assert_eq!((verdict, octets), (PacketVerdict::Send(to_gnb()), forwarded(Teid(5), &inner)));
     }
     let anchor = Origin::N3 { peer: TARGET, local: UPF.into() };
     let marker = message(message_type::END_MARKER, n9, &[]);
-    assert_eq!(net.packet(anchor, &marker).0, Verdict::Send(to_gnb()));
+    assert_eq!(net.packet(anchor, &marker).0, PacketVerdict::Send(to_gnb()));
     assert_eq!(net.upf.u.counters().end_markers_relayed, 1);
 }

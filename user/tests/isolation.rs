@@ -13,7 +13,7 @@ use whimbrel_pfcp::msg::*;
 use whimbrel_pfcp::rule::*;
 use whimbrel_user::*;
 
-const N6: Verdict = Verdict::Send(Destination::N6 { dn: DnIndex(0) });
+const N6: PacketVerdict = PacketVerdict::Send(Destination::N6 { dn: DnIndex(0) });
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 1);
 /// An address of this host on which nothing of the core listens by name.
 const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 200);
@@ -114,7 +114,7 @@ fn no_protocol_of_a_ue_reaches_any_address_of_the_core_or_the_host() {
         for to in ["192.0.2.5", "192.0.2.7", "192.0.2.200", "192.0.2.255", "10.45.0.1", "198.51.100.3"] {
             let (verdict, _) = net.uplink(&s, &ip4(ue, to.parse().unwrap(), protocol, &payload));
             let expected = [DropReason::UeToCore, DropReason::UeToHost];
-            assert!(expected.iter().any(|r| verdict == Verdict::Drop(*r)), "{what}, {to}: {verdict:?}");
+            assert!(expected.iter().any(|r| verdict == PacketVerdict::Drop(*r)), "{what}, {to}: {verdict:?}");
             denied += 1;
         }
         for to in
@@ -122,12 +122,15 @@ fn no_protocol_of_a_ue_reaches_any_address_of_the_core_or_the_host() {
         {
             let own = Ipv6Addr::from_bits(s.ipv6.unwrap().to_bits() | 9);
             let (verdict, _) = net.uplink(&s, &ipv6(own, to.parse().unwrap(), protocol, &payload));
-            assert!(matches!(verdict, Verdict::Drop(_)), "{what}, {to}: {verdict:?}");
+            assert!(matches!(verdict, PacketVerdict::Drop(_)), "{what}, {to}: {verdict:?}");
         }
         for to in ["127.0.0.1", "127.0.0.5", "0.0.0.0", "255.255.255.255", "224.0.0.1", "169.254.169.254"] {
             let (verdict, _) = net.uplink(&s, &ip4(ue, to.parse().unwrap(), protocol, &payload));
-            let core = verdict == Verdict::Drop(DropReason::UeToCore);
-            assert!(core || verdict == Verdict::Drop(DropReason::LinkScope), "{what}, {to}: {verdict:?}");
+            let core = verdict == PacketVerdict::Drop(DropReason::UeToCore);
+            assert!(
+                core || verdict == PacketVerdict::Drop(DropReason::LinkScope),
+                "{what}, {to}: {verdict:?}"
+            );
         }
     }
     assert_eq!(net.uplink(&s, &udp4(ue, SERVER, (1, 2), 0)).0, N6, "a data network is reached");
@@ -143,7 +146,7 @@ fn each_part_of_the_core_is_denied_by_a_reason_of_its_own_even_where_the_host_is
     let ue = s.ipv4.unwrap();
     let mut verdict =
         |to: Ipv4Addr, protocol, payload: &[u8]| net.uplink(&s, &ip4(ue, to, protocol, payload)).0;
-    let core = Verdict::Drop(DropReason::UeToCore);
+    let core = PacketVerdict::Drop(DropReason::UeToCore);
     for (what, protocol, payload) in sayings(Teid(7)) {
         let to = match what {
             "NG SETUP by SCTP to N2" => Ipv4Addr::new(192, 0, 2, 5),
@@ -164,15 +167,19 @@ fn fragments_do_not_reach_what_whole_packets_do_not() {
         let s = net.session(1, true, false);
         let mut first = ip4(s.ipv4.unwrap(), UPF, UDP, &datagram(8805, &[0; 32]));
         first[6] = 0x20;
-        assert_eq!(net.uplink(&s, &first).0, Verdict::Drop(DropReason::UeToCore));
+        assert_eq!(net.uplink(&s, &first).0, PacketVerdict::Drop(DropReason::UeToCore));
         let mut later = ip4(s.ipv4.unwrap(), UPF, UDP, &[0; 32]);
         later[7] = 5;
         // Without its first one it is never put together.
-        let expected = if ue_to_host { N6 } else { Verdict::Drop(DropReason::UeToHost) };
+        let expected = if ue_to_host { N6 } else { PacketVerdict::Drop(DropReason::UeToHost) };
         assert_eq!(net.uplink(&s, &later).0, expected);
         let mut cut = ip4(s.ipv4.unwrap(), UPF, UDP, &[0x9c]);
         cut[6] = 0x20;
-        assert_eq!(net.uplink(&s, &cut).0, Verdict::Drop(DropReason::UeToCore), "its port is not to be seen");
+        assert_eq!(
+            net.uplink(&s, &cut).0,
+            PacketVerdict::Drop(DropReason::UeToCore),
+            "its port is not to be seen"
+        );
     }
 }
 
@@ -182,7 +189,7 @@ fn a_ue_reaches_no_other_ue_unless_that_is_configured() {
     for allowed in [false, true] {
         let mut net = net_with(|i| i.ue_to_ue = allowed);
         let (s, t) = (net.session(1, true, true), net.session(2, true, true));
-        let expected = if allowed { N6 } else { Verdict::Drop(DropReason::UeToUe) };
+        let expected = if allowed { N6 } else { PacketVerdict::Drop(DropReason::UeToUe) };
         let own = Ipv6Addr::from_bits(s.ipv6.unwrap().to_bits() | 9);
         let theirs = Ipv6Addr::from_bits(t.ipv6.unwrap().to_bits() | 9);
         assert_eq!(net.uplink(&s, &udp4(s.ipv4.unwrap(), t.ipv4.unwrap(), (1, 2), 0)).0, expected);
@@ -190,11 +197,12 @@ fn a_ue_reaches_no_other_ue_unless_that_is_configured() {
         assert_eq!(net.uplink(&s, &ipv6(own, theirs, UDP, &datagram(2, &[]))).0, expected);
         // What came back from a router that does not know.
         let (verdict, _) = net.downlink(&udp4(s.ipv4.unwrap(), t.ipv4.unwrap(), (1, 2), 0));
-        let expected = if allowed { Verdict::Send(to_gnb()) } else { Verdict::Drop(DropReason::UeToUe) };
+        let expected =
+            if allowed { PacketVerdict::Send(to_gnb()) } else { PacketVerdict::Drop(DropReason::UeToUe) };
         assert_eq!(verdict, expected);
         assert_eq!(
             net.downlink(&udp4(GATEWAY, t.ipv4.unwrap(), (1, 2), 0)).0,
-            Verdict::Send(to_gnb()),
+            PacketVerdict::Send(to_gnb()),
             "the host's own"
         );
     }
@@ -206,13 +214,13 @@ fn a_ue_may_ask_its_router_for_an_echo_and_nothing_else() {
     let s = net.session(1, true, true);
     let ue = s.ipv4.unwrap();
     let echo = |kind: u8| [kind, 0, 0, 0, 0, 1, 0, 1];
-    for (kind, expected) in [(8, N6), (0, N6), (5, Verdict::Drop(DropReason::UeToHost))] {
+    for (kind, expected) in [(8, N6), (0, N6), (5, PacketVerdict::Drop(DropReason::UeToHost))] {
         assert_eq!(net.uplink(&s, &ip4(ue, GATEWAY, 1, &echo(kind))).0, expected, "type {kind}");
     }
-    assert_eq!(net.uplink(&s, &ip4(ue, HOST, 1, &echo(8))).0, Verdict::Drop(DropReason::UeToHost));
+    assert_eq!(net.uplink(&s, &ip4(ue, HOST, 1, &echo(8))).0, PacketVerdict::Drop(DropReason::UeToHost));
     let (own, router) =
         (Ipv6Addr::from_bits(s.ipv6.unwrap().to_bits() | 9), "2001:db8:45::1".parse().unwrap());
-    for (kind, expected) in [(128, N6), (129, N6), (137, Verdict::Drop(DropReason::UeToHost))] {
+    for (kind, expected) in [(128, N6), (129, N6), (137, PacketVerdict::Drop(DropReason::UeToHost))] {
         assert_eq!(net.uplink(&s, &ipv6(own, router, 58, &echo(kind))).0, expected, "type {kind}");
     }
 }
@@ -231,12 +239,13 @@ fn exceptions_and_denied_networks_are_the_operators() {
     let ue = s.ipv4.unwrap();
     let mut to =
         |address: &str, port| net.uplink(&s, &udp4(ue, address.parse().unwrap(), (40_000, port), 0)).0;
-    let (host, denied) = (Verdict::Drop(DropReason::UeToHost), Verdict::Drop(DropReason::UeToDenied));
+    let (host, denied) =
+        (PacketVerdict::Drop(DropReason::UeToHost), PacketVerdict::Drop(DropReason::UeToDenied));
     for (address, port, expected) in [
         ("10.45.0.1", 53, N6),
         ("10.45.0.1", 54, host),
         ("239.1.2.3", 5000, N6),
-        ("239.2.2.3", 5000, Verdict::Drop(DropReason::LinkScope)),
+        ("239.2.2.3", 5000, PacketVerdict::Drop(DropReason::LinkScope)),
         ("172.31.255.255", 80, denied),
         ("172.32.0.1", 80, N6),
         ("203.0.113.5", 80, denied),
@@ -260,11 +269,11 @@ fn an_address_that_the_host_gets_later_is_denied_from_then_on() {
     let p = udp4(s.ipv4.unwrap(), "203.0.113.9".parse().unwrap(), (1, 22), 0);
     assert_eq!(net.uplink(&s, &p).0, N6);
     net.upf.u.set_host_addresses(host(&["203.0.113.9"]));
-    assert_eq!(net.uplink(&s, &p).0, Verdict::Drop(DropReason::UeToHost));
+    assert_eq!(net.uplink(&s, &p).0, PacketVerdict::Drop(DropReason::UeToHost));
     net.upf.u.set_host_addresses(host(&[]));
     assert_eq!(net.uplink(&s, &p).0, N6, "and no longer than it has it");
     net.upf.u.set_host_addresses([network(("203.0.113.0", 24))].into_iter().collect());
-    assert_eq!(net.uplink(&s, &p).0, Verdict::Drop(DropReason::UeToHost), "a whole network of its own");
+    assert_eq!(net.uplink(&s, &p).0, PacketVerdict::Drop(DropReason::UeToHost), "a whole network of its own");
 }
 
 #[test] // else a UE would send its packets to another one by way of that one's gNB
@@ -275,7 +284,7 @@ fn a_ue_does_not_reach_the_gnbs_of_any_session() {
     let p = ip4(s.ipv4.unwrap(), other_gnb, UDP, &datagram(2152, &g_pdu(Teid(1), 1, &[0x45])));
     assert_eq!(net.uplink(&s, &p).0, N6, "no session has it yet");
     net.modify(&t, activation(Teid(9), other_gnb.into()));
-    assert_eq!(net.uplink(&s, &p).0, Verdict::Drop(DropReason::UeToCore));
+    assert_eq!(net.uplink(&s, &p).0, PacketVerdict::Drop(DropReason::UeToCore));
 }
 
 #[test] // a session of two cache lines stays one, whatever its UE tries
@@ -290,7 +299,7 @@ fn what_is_denied_costs_a_session_its_form_as_little_as_what_is_allowed() {
     net.uplink(&s, &udp4(ue, Ipv4Addr::new(10, 45, 0, 6), (1, 2), 0));
     assert_eq!(net.uplink(&s, &udp4(ue, GATEWAY, (1, 53), 0)).0, N6);
     let foreign = Origin::N3 { peer: SocketAddr::new(FOREIGN, 2152), local: UPF.into() };
-    assert_eq!(net.packet(foreign, &g_pdu(s.teid, 1, &udp4(ue, SERVER, (1, 2), 0))).0, Verdict::Taken);
+    assert_eq!(net.packet(foreign, &g_pdu(s.teid, 1, &udp4(ue, SERVER, (1, 2), 0))).0, PacketVerdict::Taken);
     assert_eq!((plain(&mut net), dropped(&net)), (1, 2));
 }
 
@@ -308,13 +317,13 @@ fn frames_of_ethernet_sessions_do_not_reach_the_host_either() {
     let r = net.establish(m);
     let s = net.seated(1, &r);
     net.modify(&s, activation(GNB_TEID, GNB.ip()));
-    let frames = Verdict::Send(Destination::Frames { dn: DnIndex(0) });
+    let frames = PacketVerdict::Send(Destination::Frames { dn: DnIndex(0) });
     let own = Ipv4Addr::new(10, 9, 0, 2);
     for (to, port, tag, expected) in [
-        (UPF, 8805, &[][..], Verdict::Drop(DropReason::UeToCore)),
-        (UPF, 8805, &[0x81, 0, 0, 7], Verdict::Drop(DropReason::UeToCore)),
-        (Ipv4Addr::BROADCAST, 7380, &[], Verdict::Drop(DropReason::UeToCore)),
-        (HOST, 67, &[], Verdict::Drop(DropReason::UeToHost)),
+        (UPF, 8805, &[][..], PacketVerdict::Drop(DropReason::UeToCore)),
+        (UPF, 8805, &[0x81, 0, 0, 7], PacketVerdict::Drop(DropReason::UeToCore)),
+        (Ipv4Addr::BROADCAST, 7380, &[], PacketVerdict::Drop(DropReason::UeToCore)),
+        (HOST, 67, &[], PacketVerdict::Drop(DropReason::UeToHost)),
         (Ipv4Addr::BROADCAST, 67, &[], frames),
         (Ipv4Addr::new(10, 9, 0, 3), 80, &[], frames),
     ] {
@@ -337,12 +346,12 @@ fn uplink_before_the_gnb_is_known_waits_until_the_smf_names_it() {
     let mut net = Net::new();
     let s = net.idle_session(1, true, false);
     for n in 0..3 {
-        assert_eq!(net.packet(from_gnb(), &up(&s, n)).0, Verdict::Taken);
-        assert_eq!(net.packet(from(FOREIGN), &up(&s, 9)).0, Verdict::Taken);
+        assert_eq!(net.packet(from_gnb(), &up(&s, n)).0, PacketVerdict::Taken);
+        assert_eq!(net.packet(from(FOREIGN), &up(&s, 9)).0, PacketVerdict::Taken);
     }
     assert!(net.outputs().is_empty());
     net.modify(&s, activation(GNB_TEID, GNB.ip()));
-    let sent: Vec<_> = net.outputs().into_iter().map(|(to, o)| (Verdict::Send(to), o.len())).collect();
+    let sent: Vec<_> = net.outputs().into_iter().map(|(to, o)| (PacketVerdict::Send(to), o.len())).collect();
     assert_eq!(sent, [(N6, 28), (N6, 29), (N6, 30)], "those of the gNB, in order");
     assert_eq!(net.packet(from_gnb(), &up(&s, 0)).0, N6);
     assert_eq!(net.dropped(DropReason::GtpuForeignPeer), 0);
@@ -355,11 +364,11 @@ fn packets_that_wait_for_their_gnb_leave_before_later_ones() {
     let mut net = Net::new();
     let (s, other) = (net.idle_session(1, true, false), net.idle_session(2, true, false));
     for n in 0..3 {
-        assert_eq!(net.packet(from_gnb(), &up(&s, n)).0, Verdict::Taken);
+        assert_eq!(net.packet(from_gnb(), &up(&s, n)).0, PacketVerdict::Taken);
     }
     net.modify(&other, activation(GNB_TEID, GNB.ip()));
     let later = net.packet(from_gnb(), &up(&s, 3)).0;
-    let sent: Vec<_> = net.outputs().into_iter().map(|(to, o)| (Verdict::Send(to), o.len())).collect();
+    let sent: Vec<_> = net.outputs().into_iter().map(|(to, o)| (PacketVerdict::Send(to), o.len())).collect();
     assert_eq!((sent, later), (vec![(N6, 28), (N6, 29), (N6, 30)], N6));
 }
 
@@ -368,9 +377,9 @@ fn packets_that_wait_for_their_gnb_are_bounded_and_end_with_their_session() {
     let mut net = Net::new();
     let s = net.idle_session(1, true, false);
     for _ in 0..UNKNOWN_PEER_PACKETS_PER_SESSION_MAX {
-        assert_eq!(net.packet(from(FOREIGN), &up(&s, 0)).0, Verdict::Taken);
+        assert_eq!(net.packet(from(FOREIGN), &up(&s, 0)).0, PacketVerdict::Taken);
     }
-    assert_eq!(net.packet(from(FOREIGN), &up(&s, 0)).0, Verdict::Drop(DropReason::GtpuForeignPeer));
+    assert_eq!(net.packet(from(FOREIGN), &up(&s, 0)).0, PacketVerdict::Drop(DropReason::GtpuForeignPeer));
     net.delete(&s);
     assert_eq!(net.dropped(DropReason::GtpuForeignPeer), UNKNOWN_PEER_PACKETS_PER_SESSION_MAX as u64 + 1);
     assert!(net.outputs().is_empty());
@@ -380,7 +389,7 @@ fn packets_that_wait_for_their_gnb_are_bounded_and_end_with_their_session() {
 fn a_tunnel_takes_nothing_from_an_address_that_nothing_names() {
     let mut net = Net::new();
     let s = net.session(1, true, false);
-    assert_eq!(net.packet(from(FOREIGN), &up(&s, 0)).0, Verdict::Taken);
+    assert_eq!(net.packet(from(FOREIGN), &up(&s, 0)).0, PacketVerdict::Taken);
     net.advance(START + Duration::from_secs(1));
     assert_eq!(net.dropped(DropReason::GtpuForeignPeer), 1);
     assert!(net.outputs().is_empty());
@@ -398,7 +407,7 @@ fn a_gnb_that_any_session_names_is_believed_until_ten_seconds_after() {
     assert_eq!(net.packet(from(target), &up(&s, 0)).0, N6);
     assert_eq!(net.packet(from_gnb(), &up(&s, 0)).0, N6, "what is under way from the source");
     net.advance(START + Duration::from_secs(10));
-    assert_eq!(net.packet(from_gnb(), &up(&s, 0)).0, Verdict::Taken, "nothing has led there for long");
+    assert_eq!(net.packet(from_gnb(), &up(&s, 0)).0, PacketVerdict::Taken, "nothing has led there for long");
 }
 
 #[test]
@@ -409,7 +418,7 @@ fn gnbs_with_several_addresses_are_where_the_operator_says() {
     let s = net.session(1, true, false);
     assert_eq!(net.packet(from(FOREIGN), &up(&s, 0)).0, N6);
     assert_eq!(net.packet(from("2001:db8:9::7".parse().unwrap()), &up(&s, 0)).0, N6);
-    assert_eq!(net.packet(from("192.0.2.96".parse().unwrap()), &up(&s, 0)).0, Verdict::Taken);
+    assert_eq!(net.packet(from("192.0.2.96".parse().unwrap()), &up(&s, 0)).0, PacketVerdict::Taken);
     assert_eq!(net.upf.u.counters().ul_packets, 2);
 }
 
@@ -425,12 +434,12 @@ fn no_gtpu_is_taken_from_a_ue() {
     for octets in
         [&up(&t, 0)[..], echo.as_ref(), &end_marker, &up(&Session { teid: Teid(7), ..t.clone() }, 0)]
     {
-        assert_eq!(net.packet(ue, octets).0, Verdict::Drop(DropReason::GtpuFromUe));
+        assert_eq!(net.packet(ue, octets).0, PacketVerdict::Drop(DropReason::GtpuFromUe));
     }
     assert!(net.outputs().is_empty());
     assert_eq!(
         net.packet(from(GATEWAY.into()), echo.as_ref()).0,
-        Verdict::Taken,
+        PacketVerdict::Taken,
         "the host's own address there"
     );
 }
@@ -472,10 +481,11 @@ fn a_forwarding_tunnel_takes_packets_of_the_sessions_gnb_alone() {
         },
     );
     let Some(FTeid::Given { teid, .. }) = r.created_pdrs[0].local_f_teid else { panic!("{r:?}") };
-    let to_target = Verdict::Send(Destination::N3 { peer: SocketAddr::new(target.into(), 2152), tos: 0 });
+    let to_target =
+        PacketVerdict::Send(Destination::N3 { peer: SocketAddr::new(target.into(), 2152), tos: 0 });
     let end_marker = [&[0x30, 254, 0, 0][..], &teid.0.to_be_bytes()].concat();
-    assert_eq!(net.packet(from(FOREIGN), &g_pdu(teid, 1, &[1, 2, 3])).0, Verdict::Taken);
-    assert_eq!(net.packet(from(FOREIGN), &end_marker).0, Verdict::Drop(DropReason::GtpuForeignPeer));
+    assert_eq!(net.packet(from(FOREIGN), &g_pdu(teid, 1, &[1, 2, 3])).0, PacketVerdict::Taken);
+    assert_eq!(net.packet(from(FOREIGN), &end_marker).0, PacketVerdict::Drop(DropReason::GtpuForeignPeer));
     assert_eq!(net.packet(from_gnb(), &g_pdu(teid, 1, &[1, 2, 3])).0, to_target);
     assert_eq!(net.packet(from_gnb(), &end_marker).0, to_target);
 }
@@ -490,10 +500,13 @@ fn a_gnb_that_names_many_wrong_tunnels_is_believed_for_its_own_sessions_alone() 
     // Each pipeline counts for itself.
     for n in 0..(UNKNOWN_TUNNELS_PER_PEER_MAX + 100) * u32::from(SHARDS) {
         let guess = Session { teid: Teid(n.wrapping_mul(0x9e37_79b9) | 1), ..t.clone() };
-        assert_eq!(net.packet(from(target), &up(&guess, 0)).0, Verdict::Drop(DropReason::UnknownTunnel));
+        assert_eq!(
+            net.packet(from(target), &up(&guess, 0)).0,
+            PacketVerdict::Drop(DropReason::UnknownTunnel)
+        );
     }
     assert_eq!(net.upf.u.counters().peers_suspended, u64::from(SHARDS));
-    assert_eq!(net.packet(from(target), &up(&s, 0)).0, Verdict::Taken, "another's session");
+    assert_eq!(net.packet(from(target), &up(&s, 0)).0, PacketVerdict::Taken, "another's session");
     assert_eq!(net.packet(from(target), &up(&t, 0)).0, N6, "its own");
     net.now = net.now + Duration::from_secs(61);
     assert_eq!(net.packet(from(target), &up(&s, 0)).0, N6);

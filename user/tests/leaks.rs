@@ -164,11 +164,11 @@ proptest! {
         prop_assert_eq!((net.upf.c.session_count(), c.sessions, c.held), (0, 0, 0));
         for (s, _) in seats.iter().flatten() {
             let (verdict, _) = net.packet(from_gnb(), &g_pdu(s.teid, 1, &[0x45]));
-            prop_assert_eq!(verdict, Verdict::Drop(DropReason::UnknownTunnel));
+            prop_assert_eq!(verdict, PacketVerdict::Drop(DropReason::UnknownTunnel));
         }
         let frame = [&[2, 0, 0, 0, 0, 1][..], &[2, 0xee, 0, 0, 0, 1], &[8, 6]].concat();
         let (verdict, _) = net.packet(Origin::Frames { dn: DnIndex(0) }, &frame);
-        prop_assert_eq!(verdict, Verdict::Drop(DropReason::UnknownMac));
+        prop_assert_eq!(verdict, PacketVerdict::Drop(DropReason::UnknownMac));
         // The paths are forgotten when they are next due, the requests of the UPF are given up, and so is an SMF that answers none of them; then
         // nothing wants time.
         let to = net.now + Config::PATH_FAILURE + Duration::from_secs(200);

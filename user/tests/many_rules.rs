@@ -59,7 +59,7 @@ fn former_rules_of_many_filters_are_freed_by_upf_c_once_the_pipeline_has_others(
         let octets = Message::from(m).to_octets(Some(s.up_seid), sequence);
         net.upf.c.handle(net.now, Input::Pfcp { peer: SMF, octets: &octets }, &mut net.out);
         let change = net.out.changes.pop().unwrap();
-        let Change::Put { rules, .. } = &change else { panic!() };
+        let UserPlaneChange::Put { rules, .. } = &change else { panic!() };
         let weak = Arc::downgrade(rules);
         (change, weak)
     };
@@ -86,15 +86,15 @@ fn among_many_rules_the_lowest_precedence_value_decides() {
         [(server(7), 1000, false), (server(7), 5000, false), (server(7), 4999, true), (SERVER, 1000, true)]
     {
         let (down, up) = (udp4(remote, ue, (port, 1), 8), udp4(ue, remote, (1, port), 8));
-        let drop = Verdict::Drop(DropReason::FarDrop);
-        let network = Verdict::Send(Destination::N6 { dn: DnIndex(0) });
+        let drop = PacketVerdict::Drop(DropReason::FarDrop);
+        let network = PacketVerdict::Send(Destination::N6 { dn: DnIndex(0) });
         assert_eq!(
             net.downlink(&down).0,
-            if passes { Verdict::Send(to_gnb()) } else { drop },
+            if passes { PacketVerdict::Send(to_gnb()) } else { drop },
             "{remote}:{port}"
         );
         // PDR 1 is of QoS flow 1.
-        let of_flow_9 = if passes { Verdict::Drop(DropReason::QfiMismatch) } else { drop };
+        let of_flow_9 = if passes { PacketVerdict::Drop(DropReason::QfiMismatch) } else { drop };
         assert_eq!(net.packet(from_gnb(), &g_pdu(s.teid, 9, &up)).0, of_flow_9, "{remote}:{port}");
         assert_eq!(net.uplink(&s, &up).0, network);
     }
@@ -110,11 +110,11 @@ fn among_many_rules_the_lowest_precedence_value_decides() {
     let m = SessionModificationRequest { create_pdrs: vec![first], ..Default::default() };
     assert_eq!(net.modify(&s, m).cause, Cause::RequestAccepted);
     let down = udp4(server(7), ue, (1000, 1), 8);
-    assert_eq!(net.downlink(&down).0, Verdict::Send(to_gnb()));
+    assert_eq!(net.downlink(&down).0, PacketVerdict::Send(to_gnb()));
     let gone = SessionModificationRequest {
         remove_pdrs: vec![RemovePdr { pdr_id: PdrId(5) }],
         ..Default::default()
     };
     assert_eq!(net.modify(&s, gone).cause, Cause::RequestAccepted);
-    assert_eq!(net.downlink(&down).0, Verdict::Drop(DropReason::FarDrop));
+    assert_eq!(net.downlink(&down).0, PacketVerdict::Drop(DropReason::FarDrop));
 }

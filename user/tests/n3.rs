@@ -73,7 +73,7 @@ fn path_is_asked_once_a_minute_while_it_answers() {
         advance(&mut net, 1);
         let asked = echoes(&mut net);
         assert_eq!(asked.len(), 1, "one path, two sessions");
-        assert_eq!(net.packet(from_gnb(), echo_response(asked[0]).as_ref()).0, Verdict::Taken);
+        assert_eq!(net.packet(from_gnb(), echo_response(asked[0]).as_ref()).0, PacketVerdict::Taken);
         advance(&mut net, 59);
         assert!(echoes(&mut net).is_empty());
     }
@@ -91,7 +91,7 @@ fn peer_that_restarted() {
         *answer.last_mut().unwrap() = restarts; // the recovery element is the last
         net.packet(from_gnb(), &answer);
         assert!(node_reports(&mut net).is_empty() && net.upf.c.session_count() == 1);
-        assert_eq!(net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 0)).0, Verdict::Send(to_gnb()));
+        assert_eq!(net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 0)).0, PacketVerdict::Send(to_gnb()));
     }
     net.packet(from_gnb(), error_indication(GNB_TEID, GNB.ip(), 2152).as_ref());
     assert_eq!(net.reports().len(), 1);
@@ -109,7 +109,7 @@ fn path_failure_and_recovery_are_reported_to_the_smf() {
     assert_eq!(node_reports(&mut net), [(NodeReportType::UPFR, Some(gnb))]);
     assert_eq!(net.upf.u.counters().paths_failed, 1);
     // It goes on to be asked, and packets go on to be sent.
-    assert_eq!(net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 0)).0, Verdict::Send(to_gnb()));
+    assert_eq!(net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 0)).0, PacketVerdict::Send(to_gnb()));
     advance(&mut net, 75);
     assert!(node_reports(&mut net).is_empty(), "once");
     assert_eq!(echoes(&mut net).len(), 3);
@@ -129,7 +129,7 @@ fn echo_response_counts_only_from_the_peer_and_to_the_request() {
     let other_peer = Origin::N3 { peer: SocketAddr::from(([127, 0, 0, 66], 2152)), local: UPF.into() };
     for (origin, sequence) in [(other_peer, asked), (from_gnb(), asked ^ 1)] {
         let (verdict, _) = net.packet(origin, echo_response(sequence).as_ref());
-        assert_eq!(verdict, Verdict::Drop(DropReason::GtpuUnexpected));
+        assert_eq!(verdict, PacketVerdict::Drop(DropReason::GtpuUnexpected));
     }
     advance(&mut net, 9);
     assert_eq!(node_reports(&mut net).len(), 1);
@@ -150,13 +150,13 @@ fn echo_response_of_wrong_length_keeps_the_path_up() {
     let other = Origin::N3 { peer: SocketAddr::from(([127, 0, 0, 66], 2152)), local: UPF.into() };
     for (origin, sequence) in [(other, asked), (from_gnb(), asked ^ 1)] {
         let (verdict, _) = net.packet(origin, &echo_response_of_wrong_length(sequence));
-        assert_eq!(verdict, Verdict::Drop(DropReason::GtpuUnexpected));
+        assert_eq!(verdict, PacketVerdict::Drop(DropReason::GtpuUnexpected));
     }
     let answer = echo_response_of_wrong_length(asked);
     for cut in 0..answer.len() {
-        assert!(matches!(net.packet(from_gnb(), &answer[..cut]).0, Verdict::Drop(_)));
+        assert!(matches!(net.packet(from_gnb(), &answer[..cut]).0, PacketVerdict::Drop(_)));
     }
-    assert_eq!(net.packet(from_gnb(), &answer).0, Verdict::Taken);
+    assert_eq!(net.packet(from_gnb(), &answer).0, PacketVerdict::Taken);
     advance(&mut net, 9);
     assert!(node_reports(&mut net).is_empty() && echoes(&mut net).is_empty());
 }
@@ -168,7 +168,7 @@ fn a_g_pdu_keeps_the_path_up_and_brings_it_back() {
     let packet = udp4(s.ipv4.unwrap(), SERVER, (1, 2), 0);
     advance(&mut net, 60 + 8);
     assert_eq!(echoes(&mut net).len(), 3);
-    assert!(matches!(net.uplink(&s, &packet).0, Verdict::Send(_)));
+    assert!(matches!(net.uplink(&s, &packet).0, PacketVerdict::Send(_)));
     advance(&mut net, 59);
     assert!(
         node_reports(&mut net).is_empty() && echoes(&mut net).is_empty(),
@@ -208,7 +208,7 @@ fn echo_flood_is_answered_at_a_bounded_rate() {
     assert_eq!(net.outputs().len(), ECHOES_PER_SECOND_MAX as usize);
     assert_eq!(net.dropped(DropReason::EchoRate), 500);
     net.now = net.now + Duration::from_secs(1);
-    assert_eq!(net.packet(from_gnb(), echo_request(1).as_ref()).0, Verdict::Taken);
+    assert_eq!(net.packet(from_gnb(), echo_request(1).as_ref()).0, PacketVerdict::Taken);
 }
 
 #[test] // TS 29.281 §7.3.1: a forged error indication for a live tunnel
@@ -217,12 +217,12 @@ fn error_indication_from_another_address_than_the_tunnels_has_no_effect() {
     let s = net.session(1, true, false);
     let m = error_indication(GNB_TEID, GNB.ip(), 2152);
     let other_peer = Origin::N3 { peer: SocketAddr::from(([127, 0, 0, 66], 2152)), local: UPF.into() };
-    assert_eq!(net.packet(other_peer, m.as_ref()).0, Verdict::Drop(DropReason::ErrorIndicationForged));
+    assert_eq!(net.packet(other_peer, m.as_ref()).0, PacketVerdict::Drop(DropReason::ErrorIndicationForged));
     // In its own name it knows no tunnel.
     let own = error_indication(GNB_TEID, "127.0.0.66".parse().unwrap(), 2152);
-    assert_eq!(net.packet(other_peer, own.as_ref()).0, Verdict::Drop(DropReason::UnknownTunnel));
+    assert_eq!(net.packet(other_peer, own.as_ref()).0, PacketVerdict::Drop(DropReason::UnknownTunnel));
     assert!(net.reports().is_empty());
-    assert!(matches!(net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 0)).0, Verdict::Send(_)));
+    assert!(matches!(net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 0)).0, PacketVerdict::Send(_)));
 }
 
 #[test] // TS 29.281 §7.3.1
@@ -234,7 +234,7 @@ fn error_indication_without_its_elements_is_malformed() {
         let mut m = whole.as_ref()[..cut].to_vec();
         let length = (cut - 8) as u16;
         m[2..4].copy_from_slice(&length.to_be_bytes());
-        assert_eq!(net.packet(from_gnb(), &m).0, Verdict::Drop(DropReason::GtpuMalformed), "{cut}");
+        assert_eq!(net.packet(from_gnb(), &m).0, PacketVerdict::Drop(DropReason::GtpuMalformed), "{cut}");
     }
 }
 
@@ -244,7 +244,7 @@ fn header_shorter_than_eight_octets() {
     let s = net.session(1, true, false);
     let whole = g_pdu(s.teid, 1, &[]);
     for cut in 0..8 {
-        assert_eq!(net.packet(from_gnb(), &whole[..cut]).0, Verdict::Drop(DropReason::GtpuMalformed));
+        assert_eq!(net.packet(from_gnb(), &whole[..cut]).0, PacketVerdict::Drop(DropReason::GtpuMalformed));
     }
 }
 
@@ -272,10 +272,10 @@ fn extension_header_chains_that_never_end_or_end_outside() {
     ];
     for (name, first, chain) in cases {
         let (verdict, _) = net.packet(from_gnb(), &with_chain(s.teid, first, chain));
-        assert_eq!(verdict, Verdict::Drop(DropReason::GtpuMalformed), "{name}");
+        assert_eq!(verdict, PacketVerdict::Drop(DropReason::GtpuMalformed), "{name}");
     }
     let unknown = with_chain(s.teid, 0xc1, &[1, 0, 0, 0]);
-    assert_eq!(net.packet(from_gnb(), &unknown).0, Verdict::Drop(DropReason::GtpuUnknownExtension));
+    assert_eq!(net.packet(from_gnb(), &unknown).0, PacketVerdict::Drop(DropReason::GtpuUnknownExtension));
     assert_eq!(net.outputs().len(), 1, "supported extension headers notification");
 }
 
@@ -286,7 +286,7 @@ fn flags_without_their_octets() {
     for flags in 1..8 {
         let mut m = vec![0x30 | flags, message_type::G_PDU, 0, 0];
         m.extend_from_slice(&s.teid.0.to_be_bytes());
-        assert_eq!(net.packet(from_gnb(), &m).0, Verdict::Drop(DropReason::GtpuMalformed), "{flags}");
+        assert_eq!(net.packet(from_gnb(), &m).0, PacketVerdict::Drop(DropReason::GtpuMalformed), "{flags}");
     }
 }
 
@@ -298,17 +298,21 @@ fn length_field_larger_or_smaller_than_the_datagram() {
     let mut m = g_pdu(s.teid, 1, &inner);
     let length = u16::from_be_bytes([m[2], m[3]]);
     m[2..4].copy_from_slice(&(length + 1).to_be_bytes());
-    assert_eq!(net.packet(from_gnb(), &m).0, Verdict::Drop(DropReason::GtpuMalformed), "larger");
+    assert_eq!(net.packet(from_gnb(), &m).0, PacketVerdict::Drop(DropReason::GtpuMalformed), "larger");
     m[2..4].copy_from_slice(&(length - 1).to_be_bytes());
     assert_eq!(
         net.packet(from_gnb(), &m).0,
-        Verdict::Drop(DropReason::InnerMalformed),
+        PacketVerdict::Drop(DropReason::InnerMalformed),
         "cuts the inner packet"
     );
     m[2..4].copy_from_slice(&length.to_be_bytes());
     m.extend_from_slice(&[0xee; 9]);
     let (verdict, octets) = net.packet(from_gnb(), &m);
-    assert_eq!((verdict, octets), (Verdict::Send(Destination::N6 { dn: DnIndex(0) }), inner), "smaller");
+    assert_eq!(
+        (verdict, octets),
+        (PacketVerdict::Send(Destination::N6 { dn: DnIndex(0) }), inner),
+        "smaller"
+    );
 }
 
 #[test] // TS 29.281 §11: unknown, and of another version
@@ -321,10 +325,14 @@ fn message_types_that_have_no_use_here() {
         }
         let mut m = vec![0x30, message_type, 0, 0];
         m.extend_from_slice(&s.teid.0.to_be_bytes());
-        assert_eq!(net.packet(from_gnb(), &m).0, Verdict::Drop(DropReason::GtpuUnexpected), "{message_type}");
+        assert_eq!(
+            net.packet(from_gnb(), &m).0,
+            PacketVerdict::Drop(DropReason::GtpuUnexpected),
+            "{message_type}"
+        );
     }
     let version_2 = [0x48, 1, 0, 4, 0, 0, 0, 0];
-    assert_eq!(net.packet(from_gnb(), &version_2).0, Verdict::Drop(DropReason::GtpuMalformed));
+    assert_eq!(net.packet(from_gnb(), &version_2).0, PacketVerdict::Drop(DropReason::GtpuMalformed));
     assert!(net.outputs().is_empty());
 }
 
@@ -332,11 +340,14 @@ fn message_types_that_have_no_use_here() {
 fn zero_length_g_pdu() {
     let mut net = Net::new();
     let s = net.session(1, true, false);
-    assert_eq!(net.packet(from_gnb(), &g_pdu(s.teid, 1, &[])).0, Verdict::Drop(DropReason::InnerMalformed));
+    assert_eq!(
+        net.packet(from_gnb(), &g_pdu(s.teid, 1, &[])).0,
+        PacketVerdict::Drop(DropReason::InnerMalformed)
+    );
     let bare = [&[0x30, message_type::G_PDU, 0, 0][..], &s.teid.0.to_be_bytes()].concat();
-    assert_eq!(net.packet(from_gnb(), &bare).0, Verdict::Drop(DropReason::InnerMalformed));
+    assert_eq!(net.packet(from_gnb(), &bare).0, PacketVerdict::Drop(DropReason::InnerMalformed));
     let teid_zero = [&[0x30, message_type::G_PDU, 0, 0][..], &[0; 4]].concat();
-    assert_eq!(net.packet(from_gnb(), &teid_zero).0, Verdict::Drop(DropReason::UnknownTunnel));
+    assert_eq!(net.packet(from_gnb(), &teid_zero).0, PacketVerdict::Drop(DropReason::UnknownTunnel));
     assert!(net.outputs().is_empty(), "TS 29.281 §7.3.1: no error indication about TEID zero");
 }
 
@@ -345,12 +356,12 @@ fn packet_of_mtu_and_one_octet() {
     let mut net = Net::new();
     let s = net.idle_session(1, true, false);
     let down = udp4(SERVER, s.ipv4.unwrap(), (1, 2), 1401 - 28);
-    assert_eq!(net.downlink(&down).0, Verdict::Taken);
+    assert_eq!(net.downlink(&down).0, PacketVerdict::Taken);
     net.modify(&s, activation(GNB_TEID, GNB.ip()));
     assert_eq!(at_gnb(&net.outputs()[0].1).2, down);
     assert_eq!(at_gnb(&net.downlink(&down).1).2, down);
     let up = udp4(s.ipv4.unwrap(), SERVER, (1, 2), 1401 - 28);
-    assert_eq!(net.uplink(&s, &up), (Verdict::Send(Destination::N6 { dn: DnIndex(0) }), up));
+    assert_eq!(net.uplink(&s, &up), (PacketVerdict::Send(Destination::N6 { dn: DnIndex(0) }), up));
 }
 
 #[test] // TS 29.281 §5.1: with its header a packet of 65,535 octets exceeds the length field
@@ -358,7 +369,7 @@ fn packet_as_long_as_ip_permits() {
     let mut net = Net::new();
     let s = net.session(1, true, false);
     let down = udp4(SERVER, s.ipv4.unwrap(), (1, 2), 65_535 - 28);
-    assert_eq!(net.downlink(&down).0, Verdict::Drop(DropReason::TooLong));
+    assert_eq!(net.downlink(&down).0, PacketVerdict::Drop(DropReason::TooLong));
     assert_eq!(net.upf.u.session_counters(s.id()).unwrap().dl_packets, 0);
 }
 
@@ -392,10 +403,10 @@ fn same_teid_at_two_gnbs_is_two_tunnels() {
     net.modify(&b, activation(GNB_TEID, other));
     let m = error_indication(GNB_TEID, other, 2152);
     let origin = Origin::N3 { peer: SocketAddr::new(other, 2152), local: UPF.into() };
-    assert_eq!(net.packet(origin, m.as_ref()).0, Verdict::Taken);
+    assert_eq!(net.packet(origin, m.as_ref()).0, PacketVerdict::Taken);
     let reports = net.reports();
     assert_eq!((reports.len(), reports[0].0), (1, b.cp_seid));
-    assert!(matches!(net.downlink(&udp4(SERVER, a.ipv4.unwrap(), (1, 2), 0)).0, Verdict::Send(_)));
+    assert!(matches!(net.downlink(&udp4(SERVER, a.ipv4.unwrap(), (1, 2), 0)).0, PacketVerdict::Send(_)));
 }
 
 #[test] // TS 33.513 §4.2.2.7; TS 33.513 §4.2.2.6: a packet by another session's tunnel is not that session's
@@ -403,7 +414,7 @@ fn a_ue_cannot_speak_through_another_ues_tunnel() {
     let mut net = Net::new();
     let (a, b) = (net.session(1, true, false), net.session(2, true, false));
     let of_a = udp4(a.ipv4.unwrap(), SERVER, (1, 2), 0);
-    assert_eq!(net.uplink(&b, &of_a).0, Verdict::Drop(DropReason::SpoofedSource));
+    assert_eq!(net.uplink(&b, &of_a).0, PacketVerdict::Drop(DropReason::SpoofedSource));
 }
 
 #[test] // time does not go back, whatever the caller says
@@ -413,7 +424,7 @@ fn clock_that_steps_back_opens_no_bucket_and_loses_no_timer() {
     let p = udp4(SERVER, s.ipv4.unwrap(), (1, 2), 972);
     for at in [START, Instant(START.0 - 1_000_000), Instant(0), START] {
         net.now = at;
-        assert!(matches!(net.downlink(&p).0, Verdict::Send(_)));
+        assert!(matches!(net.downlink(&p).0, PacketVerdict::Send(_)));
     }
     net.now = START;
     advance(&mut net, 60);

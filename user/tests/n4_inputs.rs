@@ -128,9 +128,9 @@ impl Bench {
         let ue = self.canary.ipv4.unwrap();
         let canary = self.canary.clone();
         let up = self.net.uplink(&canary, &udp4(ue, SERVER, (1, 2), 0)).0;
-        assert_eq!(up, Verdict::Send(Destination::N6 { dn: DnIndex(0) }), "{what}");
+        assert_eq!(up, PacketVerdict::Send(Destination::N6 { dn: DnIndex(0) }), "{what}");
         let (verdict, octets) = self.net.downlink(&udp4(SERVER, ue, (1, 2), 0));
-        assert_eq!((verdict, at_gnb(&octets).0), (Verdict::Send(to_gnb()), GNB_TEID), "{what}");
+        assert_eq!((verdict, at_gnb(&octets).0), (PacketVerdict::Send(to_gnb()), GNB_TEID), "{what}");
         self.net.outputs();
         self.net.out.datagrams.clear();
         for event in std::mem::take(&mut self.net.out.events) {
@@ -186,7 +186,7 @@ fn rich_modification() -> SessionModificationRequest {
     p.pfcpsmreq_flags = Some(SessionModificationFlags::SNDEM);
     p.transport_level_marking = Some(TransportLevelMarking { value: 0xb8, mask: 0xfc });
     m.update_qers =
-        vec![UpdateQer { mbr: Some(BitRate { ul_kbps: 9, dl_kbps: 9 }), ..UpdateQer::new(QerId(1)) }];
+        vec![UpdateQer { mbr: Some(QerBitRate { ul_kbps: 9, dl_kbps: 9 }), ..UpdateQer::new(QerId(1)) }];
     m.update_urrs = vec![UpdateUrr { time_quota: Some(TimeQuota(5)), ..UpdateUrr::new(UrrId(1)) }];
     m.update_pdrs = vec![UpdatePdr { precedence: Some(Precedence(9)), ..UpdatePdr::new(PdrId(2)) }];
     m.query_urrs = vec![QueryUrr { urr_id: UrrId(1) }];
@@ -793,7 +793,7 @@ fn bit_rates_of_every_length_and_two_to_the_sixty_three() {
         bench.unharmed("a bit rate");
     }
     let mut m = establishment(7, true, false);
-    m.create_qers[0].mbr = Some(BitRate { ul_kbps: 1 << 63, dl_kbps: u64::MAX });
+    m.create_qers[0].mbr = Some(QerBitRate { ul_kbps: 1 << 63, dl_kbps: u64::MAX });
     assert_eq!(bench.net.establish(m).cause, Cause::RequestAccepted);
     bench.unharmed("2^63");
 }
@@ -848,7 +848,7 @@ fn upf_restarts_between_request_and_answer() {
     let Some(Message::SessionDeletionResponse(r)) = net.ask_octets(&octets) else { panic!() };
     assert_eq!(r.cause, Cause::SessionContextNotFound);
     let late = g_pdu(s.teid, 1, &udp4(s.ipv4.unwrap(), SERVER, (1, 2), 0));
-    assert_eq!(net.packet(from_gnb(), &late).0, Verdict::Drop(DropReason::UnknownTunnel));
+    assert_eq!(net.packet(from_gnb(), &late).0, PacketVerdict::Drop(DropReason::UnknownTunnel));
     assert_eq!(net.outputs().len(), 1, "an error indication goes to the gNB");
     let r = net.establish(establishment(1, true, false));
     assert_eq!(r.cause, Cause::NoEstablishedPfcpAssociation, "the SMF learns of it at once");

@@ -14,7 +14,7 @@ use whimbrel_pfcp::msg::SessionModificationRequest;
 use whimbrel_pfcp::rule::*;
 use whimbrel_user::*;
 
-const N6: Verdict = Verdict::Send(Destination::N6 { dn: DnIndex(0) });
+const N6: PacketVerdict = PacketVerdict::Send(Destination::N6 { dn: DnIndex(0) });
 
 #[test] // TS 29.244 §5.2.1, §8.2.64
 fn uplink_loses_its_outer_header_and_goes_to_the_data_network() {
@@ -31,7 +31,7 @@ fn downlink_gets_the_header_of_its_tunnel_and_flow() {
     let s = net.session(1, true, false);
     let inner = udp4(SERVER, s.ipv4.unwrap(), (53, 4000), 20);
     let (verdict, octets) = net.downlink(&inner);
-    assert_eq!(verdict, Verdict::Send(to_gnb()));
+    assert_eq!(verdict, PacketVerdict::Send(to_gnb()));
     assert_eq!(at_gnb(&octets), (GNB_TEID, Some(1), inner));
     assert_eq!(net.upf.u.session_counters(s.id()).unwrap().dl_octets, 48);
 }
@@ -55,7 +55,7 @@ fn spoofed_source_is_dropped_and_counted() {
         udp4(other, SERVER, (1, 2), 0),
         ipv6(Ipv6Addr::from_bits(prefix ^ 1 << 64 | 7), Ipv6Addr::LOCALHOST, 17, &[0; 8]),
     ] {
-        assert_eq!(net.uplink(&s, &inner).0, Verdict::Drop(DropReason::SpoofedSource));
+        assert_eq!(net.uplink(&s, &inner).0, PacketVerdict::Drop(DropReason::SpoofedSource));
     }
     let own = ipv6(Ipv6Addr::from_bits(prefix | 0xabcd), "2001:db8::1".parse().unwrap(), 17, &[0; 8]);
     assert_eq!(net.uplink(&s, &own).0, N6);
@@ -77,7 +77,7 @@ fn unknown_tunnel_is_answered_by_an_error_indication_at_a_bounded_rate() {
                 let from = Origin::N3 { peer, local: UPF.into() };
                 let (verdict, _) =
                     net.packet(from, &g_pdu(wrong, 1, &udp4(s.ipv4.unwrap(), SERVER, (1, 2), 0)));
-                assert_eq!(verdict, Verdict::Drop(DropReason::UnknownTunnel));
+                assert_eq!(verdict, PacketVerdict::Drop(DropReason::UnknownTunnel));
             }
         }
         let outputs = net.outputs();
@@ -95,7 +95,7 @@ fn error_indication_of_a_gnb_is_reported() {
     let s = net.session(1, true, false);
     for _ in 0..3 {
         let m = error_indication(GNB_TEID, GNB.ip(), 2152);
-        assert_eq!(net.packet(from_gnb(), m.as_ref()).0, Verdict::Taken);
+        assert_eq!(net.packet(from_gnb(), m.as_ref()).0, PacketVerdict::Taken);
     }
     let reports = net.reports();
     assert_eq!(reports.len(), 1);
@@ -104,14 +104,14 @@ fn error_indication_of_a_gnb_is_reported() {
     let tunnel = report.error_indication_report.as_ref().unwrap().remote_f_teids[0];
     assert_eq!(tunnel, FTeid::given(GNB_TEID, GNB.ip()));
     let m = error_indication(Teid(5), GNB.ip(), 2152);
-    assert_eq!(net.packet(from_gnb(), m.as_ref()).0, Verdict::Drop(DropReason::UnknownTunnel));
+    assert_eq!(net.packet(from_gnb(), m.as_ref()).0, PacketVerdict::Drop(DropReason::UnknownTunnel));
 }
 
 #[test] // a UE returned to a gNB while the report on its last tunnel was under way between the threads
 fn error_indication_of_a_tunnel_of_the_past_is_not_reported() {
     let mut net = Net::new();
     let s = net.session(1, true, false);
-    let report = |teid| Report::ErrorIndication { session: s.id(), teid, peer: GNB.ip() };
+    let report = |teid| UserPlaneReport::ErrorIndication { session: s.id(), teid, peer: GNB.ip() };
     let now = Teid(GNB_TEID.0 + 1);
     net.modify(&s, activation(now, GNB.ip()));
     net.upf.c.handle(net.now, Input::Report(report(GNB_TEID)), &mut net.out);
@@ -126,7 +126,7 @@ fn echo_request_is_answered_to_the_port_it_came_from() {
     let peer = SocketAddr::new(GNB.ip(), 5555);
     assert_eq!(
         net.packet(Origin::N3 { peer, local: UPF.into() }, echo_request(9).as_ref()).0,
-        Verdict::Taken
+        PacketVerdict::Taken
     );
     assert_eq!(net.outputs(), [(Destination::N3 { peer, tos: 0 }, echo_response(9).as_ref().to_vec())]);
 }
@@ -137,7 +137,7 @@ fn packets_for_an_idle_ue_wait_in_order_and_are_reported_once() {
     let s = net.idle_session(1, true, false);
     let inner: Vec<_> = (0..5).map(|i| udp4(SERVER, s.ipv4.unwrap(), (53, 4000), i)).collect();
     for p in &inner {
-        assert_eq!(net.downlink(p).0, Verdict::Taken);
+        assert_eq!(net.downlink(p).0, PacketVerdict::Taken);
     }
     let reports = net.reports();
     assert_eq!(reports.len(), 1);
@@ -157,9 +157,9 @@ fn buffer_of_an_idle_ue_is_bounded() {
     let s = net.idle_session(1, true, false);
     let p = udp4(SERVER, s.ipv4.unwrap(), (53, 4000), 0);
     for _ in 0..HELD {
-        assert_eq!(net.downlink(&p).0, Verdict::Taken);
+        assert_eq!(net.downlink(&p).0, PacketVerdict::Taken);
     }
-    assert_eq!(net.downlink(&p).0, Verdict::Drop(DropReason::BufferFull));
+    assert_eq!(net.downlink(&p).0, PacketVerdict::Drop(DropReason::BufferFull));
     net.delete(&s);
     assert_eq!(net.dropped(DropReason::BufferDiscarded), HELD as u64);
     assert_eq!(net.upf.u.counters().held, 0);
@@ -191,7 +191,7 @@ fn end_marker_goes_to_the_old_tunnel_when_the_path_switches() {
     let m = Gtpu::parse(&outputs[0].1).unwrap();
     assert_eq!((m.message_type, m.teid), (message_type::END_MARKER, GNB_TEID));
     let (verdict, octets) = net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (53, 4000), 0));
-    assert_eq!(verdict, Verdict::Send(Destination::N3 { peer: SocketAddr::new(new, 2152), tos: 0 }));
+    assert_eq!(verdict, PacketVerdict::Send(Destination::N3 { peer: SocketAddr::new(new, 2152), tos: 0 }));
     assert_eq!(at_gnb(&octets).0, Teid(77));
 }
 
@@ -203,8 +203,8 @@ fn closed_gates_drop() {
     let update_qers = vec![UpdateQer { gate_status, ..UpdateQer::new(QerId(1)) }];
     net.modify(&s, SessionModificationRequest { update_qers, ..Default::default() });
     let up = udp4(s.ipv4.unwrap(), SERVER, (1, 2), 0);
-    assert_eq!(net.uplink(&s, &up).0, Verdict::Drop(DropReason::GateClosed));
-    assert_eq!(net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 0)).0, Verdict::Send(to_gnb()));
+    assert_eq!(net.uplink(&s, &up).0, PacketVerdict::Drop(DropReason::GateClosed));
+    assert_eq!(net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 0)).0, PacketVerdict::Send(to_gnb()));
 }
 
 #[test] // TS 29.244 §8.2.8: 100 Mbit/s up, 200 down
@@ -222,7 +222,7 @@ fn rates_are_kept_within_a_burst() {
                 passed[0] += 1000;
             }
             let down = udp4(SERVER, s.ipv4.unwrap(), (2, 1), 972);
-            if matches!(net.downlink(&down).0, Verdict::Send(_)) {
+            if matches!(net.downlink(&down).0, PacketVerdict::Send(_)) {
                 passed[1] += 1000;
             }
         }
@@ -268,7 +268,7 @@ fn flows_are_distinguished_by_filters_in_order_of_precedence() {
     let ue = s.ipv4.unwrap();
     assert_eq!(at_gnb(&net.downlink(&udp4(SERVER, ue, (5060, 9), 0)).1).1, Some(5));
     assert_eq!(at_gnb(&net.downlink(&udp4(SERVER, ue, (5061, 9), 0)).1).1, Some(1));
-    assert_eq!(net.uplink(&s, &udp4(ue, SERVER, (9, 5060), 0)).0, Verdict::Drop(DropReason::FarDrop));
+    assert_eq!(net.uplink(&s, &udp4(ue, SERVER, (9, 5060), 0)).0, PacketVerdict::Drop(DropReason::FarDrop));
     assert_eq!(net.uplink(&s, &udp4(ue, SERVER, (9, 5061), 0)).0, N6);
 }
 
@@ -277,14 +277,14 @@ fn uplink_of_another_flow_than_the_rules_is_dropped_and_counted() {
     let mut net = Net::new();
     let s = net.session(1, true, false);
     let m = g_pdu(s.teid, 2, &udp4(s.ipv4.unwrap(), SERVER, (1, 2), 0));
-    assert_eq!(net.packet(from_gnb(), &m).0, Verdict::Drop(DropReason::QfiMismatch));
+    assert_eq!(net.packet(from_gnb(), &m).0, PacketVerdict::Drop(DropReason::QfiMismatch));
 }
 
 #[test]
 fn destination_without_session_is_counted() {
     let mut net = Net::new();
     let p = udp4(SERVER, Ipv4Addr::new(10, 45, 0, 5), (1, 2), 0);
-    assert_eq!(net.downlink(&p).0, Verdict::Drop(DropReason::UnknownUeAddress));
+    assert_eq!(net.downlink(&p).0, PacketVerdict::Drop(DropReason::UnknownUeAddress));
 }
 
 #[test] // TS 29.244 §5.2.2: threshold, quota, and the figures
@@ -321,7 +321,7 @@ fn usage_is_reported_at_the_threshold_and_stopped_at_the_quota() {
     let reports = net.reports();
     let usage = &reports[0].2.usage_reports[0];
     assert_eq!((usage.usage_report_trigger, usage.ur_seqn), (UsageReportTrigger::VOLQU, UrSeqn(1)));
-    assert_eq!(net.uplink(&s, &up).0, Verdict::Drop(DropReason::QuotaExhausted));
+    assert_eq!(net.uplink(&s, &up).0, PacketVerdict::Drop(DropReason::QuotaExhausted));
     let update_urrs = vec![UpdateUrr {
         volume_quota: Some(Volume { total: Some(1000), ..Volume::default() }),
         ..UpdateUrr::new(UrrId(1))
@@ -384,11 +384,11 @@ fn ue_learns_its_prefix_when_its_session_becomes_active_and_when_it_asks() {
     check(net.outputs());
     let own: Ipv6Addr = "fe80::abcd".parse().unwrap();
     let rs = ipv6(own, "ff02::2".parse().unwrap(), 58, &[133, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(net.uplink(&s, &rs).0, Verdict::Taken);
+    assert_eq!(net.uplink(&s, &rs).0, PacketVerdict::Taken);
     net.advance(net.now);
     check(net.outputs());
     let other = ipv6(own, "ff02::2".parse().unwrap(), 58, &[135, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(net.uplink(&s, &other).0, Verdict::Drop(DropReason::LinkScope));
+    assert_eq!(net.uplink(&s, &other).0, PacketVerdict::Drop(DropReason::LinkScope));
 }
 
 #[test] // TS 29.244 §8.2.12
@@ -400,5 +400,5 @@ fn transport_level_marking_is_set_on_the_outer_header() {
     p.transport_level_marking = Some(TransportLevelMarking { value: 0xb8, mask: 0xfc });
     net.modify(&s, m);
     let (verdict, _) = net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 0));
-    assert_eq!(verdict, Verdict::Send(Destination::N3 { peer: GNB, tos: 0xb8 }));
+    assert_eq!(verdict, PacketVerdict::Send(Destination::N3 { peer: GNB, tos: 0xb8 }));
 }

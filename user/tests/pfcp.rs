@@ -68,7 +68,7 @@ fn repeated_cp_f_seid_is_the_same_session() {
     assert_eq!(net.upf.c.session_count(), 1);
     assert_eq!(net.upf.u.counters().sessions, 1);
     net.modify(&s, activation(GNB_TEID, GNB.ip()));
-    assert!(matches!(net.uplink(&s, &udp4(s.ipv4.unwrap(), SERVER, (1, 2), 0)).0, Verdict::Send(_)));
+    assert!(matches!(net.uplink(&s, &udp4(s.ipv4.unwrap(), SERVER, (1, 2), 0)).0, PacketVerdict::Send(_)));
 }
 
 #[test] // the SMF has forgotten the session and its address
@@ -119,7 +119,10 @@ fn static_address_is_taken_when_free() {
     assert_eq!((r.cause, r.offending_ie), (Cause::RuleCreationModificationFailure, Some(OffendingIe(93))));
     let outside = Ipv4Addr::new(100, 64, 0, 9);
     assert_eq!(net.establish(with(3, outside)).cause, Cause::RequestAccepted);
-    assert!(matches!(net.downlink(&udp4(SERVER, outside, (1, 2), 0)).0, Verdict::Taken), "held for the UE");
+    assert!(
+        matches!(net.downlink(&udp4(SERVER, outside, (1, 2), 0)).0, PacketVerdict::Taken),
+        "held for the UE"
+    );
     let dynamic: Vec<_> = (10..14).map(|i| net.idle_session(i, true, false).ipv4.unwrap()).collect();
     assert!(!dynamic.contains(&fixed));
 }
@@ -356,7 +359,7 @@ fn sessions_of_a_restarted_smf_are_deleted() {
     net.answer_heartbeats(2);
     assert_eq!((net.upf.c.session_count(), net.upf.u.counters().sessions), (0, 0));
     let up = net.uplink(&s, &udp4(s.ipv4.unwrap(), SERVER, (1, 2), 0));
-    assert_eq!(up.0, Verdict::Drop(DropReason::UnknownTunnel));
+    assert_eq!(up.0, PacketVerdict::Drop(DropReason::UnknownTunnel));
     net.idle_session(2, true, false);
     net.upf.pfcp(net.now, SMF, &Message::from(association(3)).to_octets(None, 900), &mut net.out);
     net.answer_heartbeats(3);
@@ -496,5 +499,5 @@ fn traffic_endpoints_stand_for_tunnel_and_address() {
         Session { up_seid: r.up_f_seid.unwrap().seid, cp_seid: Seid(1), teid, ipv4: Some(ipv4), ipv6: None };
     net.modify(&s, activation(GNB_TEID, GNB.ip()));
     let (verdict, _) = net.uplink(&s, &udp4(ipv4, SERVER, (1, 2), 0));
-    assert_eq!(verdict, Verdict::Send(Destination::N6 { dn: DnIndex(0) }));
+    assert_eq!(verdict, PacketVerdict::Send(Destination::N6 { dn: DnIndex(0) }));
 }

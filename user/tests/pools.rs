@@ -81,7 +81,7 @@ fn reserved_pool_is_exhausted_and_given_back_on_its_own() {
     assert_eq!(addresses(&mut net, of(8, slice, None)).0, all[0].ipv4.unwrap());
     // Packets find their way as to any address.
     let (verdict, _) = net.downlink(&udp4(SERVER, all[1].ipv4.unwrap(), (1, 2), 0));
-    assert_eq!(verdict, Verdict::Taken);
+    assert_eq!(verdict, PacketVerdict::Taken);
     for s in &all[1..] {
         net.delete(s);
     }

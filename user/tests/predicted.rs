@@ -21,8 +21,8 @@ fn from_target() -> Origin {
     Origin::N3 { peer: TARGET, local: UPF.into() }
 }
 
-fn to_target() -> Verdict {
-    Verdict::Send(Destination::N3 { peer: TARGET, tos: 0 })
+fn to_target() -> PacketVerdict {
+    PacketVerdict::Send(Destination::N3 { peer: TARGET, tos: 0 })
 }
 
 /// A request for when the UE arrives; its answer.
@@ -80,7 +80,7 @@ fn a_session_begins_with_its_ues_first_packet_from_the_target() {
     let s = predicted_session(&mut net, 1);
     assert_eq!(net.upf.u.counters().sessions, 0);
     let (verdict, _) = net.packet(from_target(), &up(&s));
-    assert_eq!(verdict, Verdict::Send(Destination::N6 { dn: DnIndex(0) }));
+    assert_eq!(verdict, PacketVerdict::Send(Destination::N6 { dn: DnIndex(0) }));
     assert_eq!(net.upf.u.counters().sessions, 1);
     assert_eq!(net.upf.u.counters().predictions_true, 1);
     let (verdict, octets) = net.downlink(&down(&s, 10));
@@ -99,7 +99,7 @@ fn a_session_begins_with_a_packet_to_its_ue_as_its_rules_say() {
     let r = predict(&mut net, Some(Seid(0)), 0x72_0000, establishment(2, true, false).into());
     let Some(Message::SessionEstablishmentResponse(r)) = r else { panic!("{r:?}") };
     let holds = net.seated(2, &r);
-    assert_eq!(net.downlink(&down(&holds, 10)).0, Verdict::Taken);
+    assert_eq!(net.downlink(&down(&holds, 10)).0, PacketVerdict::Taken);
     let reports = net.reports();
     assert_eq!(reports.len(), 1);
     assert_eq!(reports[0].2.report_type, ReportType::DLDR);
@@ -113,10 +113,10 @@ fn a_predicted_session_stays_plain_until_its_ue_comes_by_the_target() {
     let before = plain(&mut net); // `None` where several pipelines share the sessions
     assert!(before.is_none_or(|n| n == 1));
     predicted_switch(&mut net, &s);
-    assert_eq!(net.packet(from_gnb(), &up(&s)).0, Verdict::Send(Destination::N6 { dn: DnIndex(0) }));
-    assert_eq!(net.downlink(&down(&s, 10)).0, Verdict::Send(to_gnb()));
+    assert_eq!(net.packet(from_gnb(), &up(&s)).0, PacketVerdict::Send(Destination::N6 { dn: DnIndex(0) }));
+    assert_eq!(net.downlink(&down(&s, 10)).0, PacketVerdict::Send(to_gnb()));
     assert_eq!((plain(&mut net), net.upf.u.counters().predictions_true), (before, 0));
-    assert_eq!(net.packet(from_target(), &up(&s)).0, Verdict::Send(Destination::N6 { dn: DnIndex(0) }));
+    assert_eq!(net.packet(from_target(), &up(&s)).0, PacketVerdict::Send(Destination::N6 { dn: DnIndex(0) }));
     assert_eq!(net.downlink(&down(&s, 10)).0, to_target());
     assert_eq!(net.upf.u.counters().predictions_true, 1);
 }
@@ -127,10 +127,10 @@ fn a_packet_from_another_gnb_shows_nothing() {
     let s = predicted_session(&mut net, 1);
     for _ in 0..2 {
         let (verdict, _) = net.packet(from_gnb(), &up(&s));
-        assert_eq!(verdict, Verdict::Drop(DropReason::UnknownTunnel));
+        assert_eq!(verdict, PacketVerdict::Drop(DropReason::UnknownTunnel));
     }
     assert_eq!(net.upf.u.counters().sessions, 0);
-    assert_eq!(net.packet(from_target(), &up(&s)).0, Verdict::Send(Destination::N6 { dn: DnIndex(0) }));
+    assert_eq!(net.packet(from_target(), &up(&s)).0, PacketVerdict::Send(Destination::N6 { dn: DnIndex(0) }));
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_spoofed_first_packet_is_dropped() {
     let mut net = Net::new();
     let s = predicted_session(&mut net, 1);
     let spoofed = g_pdu(s.teid, 1, &udp4(Ipv4Addr::new(10, 45, 0, 7), SERVER, (1, 2), 40));
-    assert_eq!(net.packet(from_target(), &spoofed).0, Verdict::Drop(DropReason::SpoofedSource));
+    assert_eq!(net.packet(from_target(), &spoofed).0, PacketVerdict::Drop(DropReason::SpoofedSource));
 }
 
 #[test]
@@ -146,13 +146,13 @@ fn packets_without_a_prediction_are_filtered() {
     let mut net = Net::new();
     let s = predicted_session(&mut net, 1);
     let unknown = Session { teid: Teid(s.teid.0 ^ 1), ..s.clone() };
-    assert_eq!(net.packet(from_target(), &up(&unknown)).0, Verdict::Drop(DropReason::UnknownTunnel));
+    assert_eq!(net.packet(from_target(), &up(&unknown)).0, PacketVerdict::Drop(DropReason::UnknownTunnel));
     let unpredicted = udp4(SERVER, Ipv4Addr::new(10, 46, 9, 9), (2, 1), 10);
     let (verdict, _) = net.packet(Origin::N6 { dn: DnIndex(1) }, &unpredicted);
-    assert_eq!(verdict, Verdict::Drop(DropReason::UnknownUeAddress));
+    assert_eq!(verdict, PacketVerdict::Drop(DropReason::UnknownUeAddress));
     // The address of the one network is not that of the other.
     let (verdict, _) = net.packet(Origin::N6 { dn: DnIndex(1) }, &down(&s, 10));
-    assert_eq!(verdict, Verdict::Drop(DropReason::UnknownUeAddress));
+    assert_eq!(verdict, PacketVerdict::Drop(DropReason::UnknownUeAddress));
     let c = net.upf.u.counters();
     // Other shards than that of the prediction have none to look for, and the unknown tunnel is of any.
     let looked = if SHARDS == 1 { 3..=3 } else { 1..=2 };
@@ -169,8 +169,11 @@ fn a_prediction_is_past_after_five_seconds_and_leaves_nothing() {
     net.advance(START + Duration::from_millis(4_300));
     let other = predicted_session(&mut net, 2);
     net.advance(START + Duration::from_secs(5));
-    assert_eq!(net.packet(from_target(), &up(&s)).0, Verdict::Drop(DropReason::UnknownTunnel));
-    assert_eq!(net.packet(from_target(), &up(&other)).0, Verdict::Send(Destination::N6 { dn: DnIndex(0) }));
+    assert_eq!(net.packet(from_target(), &up(&s)).0, PacketVerdict::Drop(DropReason::UnknownTunnel));
+    assert_eq!(
+        net.packet(from_target(), &up(&other)).0,
+        PacketVerdict::Send(Destination::N6 { dn: DnIndex(0) })
+    );
     net.advance(START + Duration::from_secs(7));
     assert_eq!(net.upf.c.sessions().map(|(_, cp)| cp).collect::<Vec<_>>(), [Seid(2)]);
     net.delete(&other);
@@ -182,7 +185,10 @@ fn arrived_session_that_the_smf_never_confirms_is_released() {
     let mut net = Net::new();
     let (lost, kept) = (predicted_session(&mut net, 1), predicted_session(&mut net, 2));
     for s in [&lost, &kept] {
-        assert_eq!(net.packet(from_target(), &up(s)).0, Verdict::Send(Destination::N6 { dn: DnIndex(0) }));
+        assert_eq!(
+            net.packet(from_target(), &up(s)).0,
+            PacketVerdict::Send(Destination::N6 { dn: DnIndex(0) })
+        );
     }
     net.advance(START + Duration::from_secs(9));
     // The SMF confirms: by the request that it would have sent without a prediction.
@@ -191,7 +197,7 @@ fn arrived_session_that_the_smf_never_confirms_is_released() {
     net.advance(START + Duration::from_secs(60));
     assert_eq!(net.upf.c.session_count(), 1);
     assert_eq!(net.upf.u.counters().sessions, 1);
-    assert_eq!(net.packet(from_target(), &up(&lost)).0, Verdict::Drop(DropReason::UnknownTunnel));
+    assert_eq!(net.packet(from_target(), &up(&lost)).0, PacketVerdict::Drop(DropReason::UnknownTunnel));
     assert_eq!(net.upf.u.session_counters(kept.id()).unwrap().ul_packets, 1);
 }
 
@@ -202,7 +208,7 @@ fn the_smf_may_confirm_before_the_ue_comes() {
     net.modify(&s, activation(GNB_TEID, GNB.ip()));
     net.advance(START + Duration::from_secs(60));
     assert_eq!(net.upf.u.counters().sessions, 1);
-    assert_eq!(net.downlink(&down(&s, 10)).0, Verdict::Send(to_gnb()));
+    assert_eq!(net.downlink(&down(&s, 10)).0, PacketVerdict::Send(to_gnb()));
     assert_eq!(net.upf.u.counters().predictions_true, 0);
 }
 
@@ -212,11 +218,11 @@ fn the_path_switches_with_the_ues_first_packet_from_the_target() {
     let s = net.session(1, true, false);
     predicted_switch(&mut net, &s);
     // Until then it is at the source, whatever comes from the network.
-    assert_eq!(net.downlink(&down(&s, 10)).0, Verdict::Send(to_gnb()));
+    assert_eq!(net.downlink(&down(&s, 10)).0, PacketVerdict::Send(to_gnb()));
     net.packet(from_gnb(), &up(&s));
-    assert_eq!(net.downlink(&down(&s, 10)).0, Verdict::Send(to_gnb()));
+    assert_eq!(net.downlink(&down(&s, 10)).0, PacketVerdict::Send(to_gnb()));
     let (verdict, _) = net.packet(from_target(), &up(&s));
-    assert_eq!(verdict, Verdict::Send(Destination::N6 { dn: DnIndex(0) }));
+    assert_eq!(verdict, PacketVerdict::Send(Destination::N6 { dn: DnIndex(0) }));
     let outputs = net.outputs();
     assert_eq!(outputs.len(), 1);
     assert_eq!(outputs[0].0, to_gnb());
@@ -242,11 +248,11 @@ fn packets_held_in_a_handover_leave_first_when_the_ue_arrives() {
     net.modify(&s, SessionModificationRequest { update_fars: vec![hold], ..Default::default() });
     predicted_switch(&mut net, &s);
     for payload in 1..=5 {
-        assert_eq!(net.downlink(&down(&s, payload)).0, Verdict::Taken);
+        assert_eq!(net.downlink(&down(&s, payload)).0, PacketVerdict::Taken);
     }
     net.packet(from_target(), &up(&s));
     let outputs = net.outputs();
-    let g_pdus = outputs.iter().filter(|(to, _)| Verdict::Send(*to) == to_target());
+    let g_pdus = outputs.iter().filter(|(to, _)| PacketVerdict::Send(*to) == to_target());
     let inner: Vec<_> = g_pdus.map(|(_, o)| at_gnb(o).2).collect();
     assert_eq!(inner, (1..=5).map(|payload| down(&s, payload)).collect::<Vec<_>>());
 }
@@ -261,9 +267,9 @@ fn what_the_smf_says_ends_a_prediction() {
     net.packet(from_target(), &up(&s));
     let (verdict, octets) = net.downlink(&down(&s, 10));
     let to = Destination::N3 { peer: SocketAddr::new(elsewhere.into(), 2152), tos: 0 };
-    assert_eq!((verdict, at_gnb(&octets).0), (Verdict::Send(to), Teid(5)));
+    assert_eq!((verdict, at_gnb(&octets).0), (PacketVerdict::Send(to), Teid(5)));
     net.delete(&s);
-    assert_eq!(net.packet(from_target(), &up(&s)).0, Verdict::Drop(DropReason::UnknownTunnel));
+    assert_eq!(net.packet(from_target(), &up(&s)).0, PacketVerdict::Drop(DropReason::UnknownTunnel));
 }
 
 #[test]
@@ -273,13 +279,13 @@ fn a_switch_that_does_not_happen_is_forgotten() {
     predicted_switch(&mut net, &s);
     net.now = START + Duration::from_secs(5);
     net.packet(from_target(), &up(&s));
-    assert_eq!(net.downlink(&down(&s, 10)).0, Verdict::Send(to_gnb()));
+    assert_eq!(net.downlink(&down(&s, 10)).0, PacketVerdict::Send(to_gnb()));
     // What the SMF changes afterwards is changed from what is.
     let hold = UpdateFar { apply_action: Some(ApplyAction::BUFF), ..UpdateFar::new(FarId(2)) };
     net.modify(&s, SessionModificationRequest { update_fars: vec![hold], ..Default::default() });
     let forward = UpdateFar { apply_action: Some(ApplyAction::FORW), ..UpdateFar::new(FarId(2)) };
     net.modify(&s, SessionModificationRequest { update_fars: vec![forward], ..Default::default() });
-    assert_eq!(net.downlink(&down(&s, 10)).0, Verdict::Send(to_gnb()));
+    assert_eq!(net.downlink(&down(&s, 10)).0, PacketVerdict::Send(to_gnb()));
 }
 
 #[test]
@@ -319,9 +325,9 @@ fn a_later_prediction_of_a_session_takes_the_place_of_an_earlier_one() {
     let m = predict(&mut net, Some(s.up_seid), 0x74_0000, activation(Teid(6), third.ip()).into());
     assert!(m.is_some());
     net.packet(from_target(), &up(&s));
-    assert_eq!(net.downlink(&down(&s, 10)).0, Verdict::Send(to_gnb()));
+    assert_eq!(net.downlink(&down(&s, 10)).0, PacketVerdict::Send(to_gnb()));
     net.packet(Origin::N3 { peer: third, local: UPF.into() }, &up(&s));
-    assert_eq!(net.downlink(&down(&s, 10)).0, Verdict::Send(Destination::N3 { peer: third, tos: 0 }));
+    assert_eq!(net.downlink(&down(&s, 10)).0, PacketVerdict::Send(Destination::N3 { peer: third, tos: 0 }));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use whimbrel_pfcp::msg::{SessionEstablishmentRequest, SessionModificationRequest
 use whimbrel_pfcp::rule::*;
 use whimbrel_user::*;
 
-const N6: Verdict = Verdict::Send(Destination::N6 { dn: DnIndex(0) });
+const N6: PacketVerdict = PacketVerdict::Send(Destination::N6 { dn: DnIndex(0) });
 
 fn qfi(n: u8) -> Qfi {
     Qfi::new(n).unwrap()
@@ -107,7 +107,7 @@ fn flows_are_marked_with_qfi_reflective_qos_and_dscp() {
     ];
     for (packet, flow, rqi, ppi, tos) in cases {
         let (verdict, octets) = net.downlink(&packet);
-        assert_eq!(verdict, Verdict::Send(Destination::N3 { peer: GNB, tos }));
+        assert_eq!(verdict, PacketVerdict::Send(Destination::N3 { peer: GNB, tos }));
         assert_eq!(container(&octets), PduSessionInformation::Dl { qfi: qfi(flow), rqi, ppi });
     }
 }
@@ -153,12 +153,16 @@ fn uplink_by_another_flow_than_its_rules_is_dropped_and_counted() {
     let mut up = |flow, inner: &[u8]| net.packet(from_gnb(), &g_pdu(s.teid, flow, inner)).0;
     assert_eq!(up(5, &voice), N6);
     assert_eq!(up(1, &other), N6);
-    assert_eq!(up(5, &other), Verdict::Drop(DropReason::QfiMismatch), "bulk in the voice flow");
-    assert_eq!(up(9, &voice), Verdict::Drop(DropReason::QfiMismatch), "a flow that is not there");
+    assert_eq!(up(5, &other), PacketVerdict::Drop(DropReason::QfiMismatch), "bulk in the voice flow");
+    assert_eq!(up(9, &voice), PacketVerdict::Drop(DropReason::QfiMismatch), "a flow that is not there");
     let mut bare = vec![0x30, 255, 0, other.len() as u8];
     bare.extend_from_slice(&s.teid.0.to_be_bytes());
     bare.extend_from_slice(&other);
-    assert_eq!(net.packet(from_gnb(), &bare).0, Verdict::Drop(DropReason::QfiMismatch), "without container");
+    assert_eq!(
+        net.packet(from_gnb(), &bare).0,
+        PacketVerdict::Drop(DropReason::QfiMismatch),
+        "without container"
+    );
     assert_eq!(net.dropped(DropReason::QfiMismatch), 3);
 }
 
@@ -173,7 +177,7 @@ fn offer(net: &mut Net, from: Instant, flows: &[(&[u8], u64)]) -> Vec<u64> {
             while credit[i] >= 8000 {
                 credit[i] -= 8000;
                 let origin = Origin::N6 { dn: DnIndex(0) };
-                passed[i] += u64::from(matches!(net.packet(origin, packet).0, Verdict::Send(_))) * 1000;
+                passed[i] += u64::from(matches!(net.packet(origin, packet).0, PacketVerdict::Send(_))) * 1000;
             }
         }
     }
@@ -184,11 +188,11 @@ fn offer(net: &mut Net, from: Instant, flows: &[(&[u8], u64)]) -> Vec<u64> {
 fn guaranteed_flow_is_not_starved_by_the_sessions_ambr() {
     let mut net = Net::new();
     let mut m = establishment(1, true, false);
-    m.create_qers[0].mbr = Some(BitRate { ul_kbps: 1_000, dl_kbps: 1_000 });
+    m.create_qers[0].mbr = Some(QerBitRate { ul_kbps: 1_000, dl_kbps: 1_000 });
     let r = net.establish(m);
     let s = net.seated(1, &r);
     net.modify(&s, activation(GNB_TEID, GNB.ip()));
-    let rate = Some(BitRate { ul_kbps: 2_000, dl_kbps: 2_000 });
+    let rate = Some(QerBitRate { ul_kbps: 2_000, dl_kbps: 2_000 });
     let mut voice = Flow::new(5, "permit out 17 from any 5060 to assigned");
     (voice.qer.gbr, voice.qer.mbr) = (rate, rate);
     add(&mut net, &s, &voice);
@@ -207,12 +211,12 @@ fn guaranteed_flow_is_not_starved_by_the_sessions_ambr() {
 fn packet_stopped_by_its_flows_rate_costs_the_session_nothing() {
     let mut net = Net::new();
     let mut m = establishment(1, true, false);
-    m.create_qers[0].mbr = Some(BitRate { ul_kbps: 1_000, dl_kbps: 1_000 });
+    m.create_qers[0].mbr = Some(QerBitRate { ul_kbps: 1_000, dl_kbps: 1_000 });
     let r = net.establish(m);
     let s = net.seated(1, &r);
     net.modify(&s, activation(GNB_TEID, GNB.ip()));
     let mut slow = Flow { ambr: true, ..Flow::new(5, "permit out 17 from any 80 to assigned") };
-    slow.qer.mbr = Some(BitRate { ul_kbps: 8, dl_kbps: 8 });
+    slow.qer.mbr = Some(QerBitRate { ul_kbps: 8, dl_kbps: 8 });
     add(&mut net, &s, &slow);
     let ue = s.ipv4.unwrap();
     let [slow, rest] = [80, 1].map(|port| udp4(SERVER, ue, (port, 1), 972));
@@ -226,7 +230,7 @@ fn rates_of_zero_and_beyond_every_link() {
     let mut net = Net::new();
     let up_to = |rate| {
         let mut m = establishment(1, true, false);
-        m.create_qers[0].mbr = Some(BitRate { ul_kbps: rate, dl_kbps: rate });
+        m.create_qers[0].mbr = Some(QerBitRate { ul_kbps: rate, dl_kbps: rate });
         m
     };
     let mut passes = |m: SessionEstablishmentRequest, window| {
@@ -235,7 +239,8 @@ fn rates_of_zero_and_beyond_every_link() {
         let r = net.establish(m);
         let s = net.seated(1, &r);
         net.modify(&s, activation(GNB_TEID, GNB.ip()));
-        let ok = matches!(net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 1200)).0, Verdict::Send(_));
+        let ok =
+            matches!(net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 1200)).0, PacketVerdict::Send(_));
         net.delete(&s);
         ok
     };
@@ -255,8 +260,8 @@ fn gates_of_a_flow_close_that_flow() {
     flow.qer.gate_status = GateStatus { ul: Gate::Open, dl: Gate::Closed };
     add(&mut net, &s, &flow);
     let ue = s.ipv4.unwrap();
-    assert_eq!(net.downlink(&udp4(SERVER, ue, (80, 1), 0)).0, Verdict::Drop(DropReason::GateClosed));
-    assert_eq!(net.downlink(&udp4(SERVER, ue, (81, 1), 0)).0, Verdict::Send(to_gnb()));
+    assert_eq!(net.downlink(&udp4(SERVER, ue, (80, 1), 0)).0, PacketVerdict::Drop(DropReason::GateClosed));
+    assert_eq!(net.downlink(&udp4(SERVER, ue, (81, 1), 0)).0, PacketVerdict::Send(to_gnb()));
     let up = g_pdu(s.teid, 5, &udp4(ue, SERVER, (1, 80), 0));
     assert_eq!(net.packet(from_gnb(), &up).0, N6);
 }
@@ -278,10 +283,10 @@ fn precedence_up_to_two_to_the_thirty_two_less_one() {
         ..Default::default()
     };
     assert_eq!(net.modify(&s, last).cause, Cause::RequestAccepted);
-    assert_eq!(net.downlink(&p).0, Verdict::Send(to_gnb()), "255 comes before 256 and 2^32-1");
+    assert_eq!(net.downlink(&p).0, PacketVerdict::Send(to_gnb()), "255 comes before 256 and 2^32-1");
     let first = SessionModificationRequest { create_pdrs: vec![rule(22, 0, 9)], ..Default::default() };
     net.modify(&s, first);
-    assert_eq!(net.downlink(&p).0, Verdict::Drop(DropReason::FarDrop));
+    assert_eq!(net.downlink(&p).0, PacketVerdict::Drop(DropReason::FarDrop));
 }
 
 proptest! {
@@ -296,7 +301,7 @@ proptest! {
     ) {
         let mut net = Net::new();
         let mut m = establishment(1, true, false);
-        m.create_qers[0].mbr = Some(BitRate { ul_kbps: rate_kbps, dl_kbps: rate_kbps });
+        m.create_qers[0].mbr = Some(QerBitRate { ul_kbps: rate_kbps, dl_kbps: rate_kbps });
         m.create_qers[0].averaging_window = Some(AveragingWindow(window_ms));
         let r = net.establish(m);
         let s = net.seated(1, &r);
@@ -306,7 +311,7 @@ proptest! {
             net.now = net.now + Duration::from_micros(pause_us);
             let p = udp4(SERVER, s.ipv4.unwrap(), (1, 2), payload);
             for _ in 0..count {
-                if matches!(net.downlink(&p).0, Verdict::Send(_)) {
+                if matches!(net.downlink(&p).0, PacketVerdict::Send(_)) {
                     passed.push((net.now.0, p.len() as u64 * 8));
                 }
             }
@@ -347,9 +352,9 @@ proptest! {
                 let source = if other_ue { from.ipv4.unwrap_or(Ipv4Addr::LOCALHOST) } else { SERVER };
                 let (verdict, octets) = net.downlink(&udp4(source, to.ipv4.unwrap(), (p, q), 0));
                 if other_ue {
-                    prop_assert_eq!(verdict, Verdict::Drop(DropReason::UeToUe));
+                    prop_assert_eq!(verdict, PacketVerdict::Drop(DropReason::UeToUe));
                 } else if b == gone {
-                    prop_assert_eq!(verdict, Verdict::Drop(DropReason::UnknownUeAddress));
+                    prop_assert_eq!(verdict, PacketVerdict::Drop(DropReason::UnknownUeAddress));
                 } else {
                     prop_assert_eq!(at_gnb(&octets).0, whimbrel_ids::Teid(1000 + b as u32));
                 }

@@ -15,10 +15,10 @@ fn judge(net: &mut Net, origin: Origin, octets: &[u8]) {
     let before = total(net);
     let (verdict, out) = net.packet(origin, octets);
     match verdict {
-        Verdict::Drop(_) => assert_eq!(total(net), before + 1),
-        Verdict::Send(_) => assert!(out.len() <= octets.len() + PACKET_HEADROOM),
-        Verdict::Taken => {}
-        Verdict::Pending | Verdict::Hand { .. } => panic!("a packet without verdict"),
+        PacketVerdict::Drop(_) => assert_eq!(total(net), before + 1),
+        PacketVerdict::Send(_) => assert!(out.len() <= octets.len() + PACKET_HEADROOM),
+        PacketVerdict::Taken => {}
+        PacketVerdict::Pending | PacketVerdict::Hand { .. } => panic!("a packet without verdict"),
     }
     net.outputs();
     net.out.datagrams.clear();

@@ -59,7 +59,7 @@ fn second(net: &mut Net, kinds: &[(Vec<u8>, u64)]) -> Vec<[u64; 4]> {
                 continue;
             }
             let (verdict, octets) = net.downlink(packet);
-            if let Verdict::Send(_) = verdict {
+            if let PacketVerdict::Send(_) = verdict {
                 let (_, _, inner) = at_gnb(&octets);
                 assert!(is_sound(&inner));
                 came[usize::from(inner[1] & 3)] += 1;
@@ -98,10 +98,10 @@ fn a_guaranteed_flow_has_its_rate_while_others_overload_the_slice() {
     let mut net = net();
     let s = session(&mut net, 1, SNssai::sst(1));
     let crowd = session(&mut net, 2, SNssai::sst(1));
-    let rate = BitRate { ul_kbps: 4_000, dl_kbps: 4_000 };
+    let rate = QerBitRate { ul_kbps: 4_000, dl_kbps: 4_000 };
     let qer = CreateQer {
         gbr: Some(rate),
-        mbr: Some(BitRate { ul_kbps: 40_000, dl_kbps: 40_000 }),
+        mbr: Some(QerBitRate { ul_kbps: 40_000, dl_kbps: 40_000 }),
         averaging_window: Some(AveragingWindow(200)),
         qfi: Qfi::new(5),
         ..CreateQer::new(QerId(5))
@@ -154,7 +154,7 @@ fn a_slice_that_keeps_its_rate_notices_nothing() {
     // Uplink has a rate of its own.
     for _ in 0..50 {
         let up = udp4(s.ipv4.unwrap(), SERVER, (1, 2), 972);
-        assert_eq!(net.uplink(&s, &up).0, Verdict::Send(Destination::N6 { dn: DnIndex(0) }));
+        assert_eq!(net.uplink(&s, &up).0, PacketVerdict::Send(Destination::N6 { dn: DnIndex(0) }));
     }
 }
 
@@ -162,7 +162,7 @@ fn a_slice_that_keeps_its_rate_notices_nothing() {
 fn a_packet_that_the_slice_stops_costs_its_flow_nothing() {
     let mut net = net();
     let (s, crowd) = (session(&mut net, 1, SNssai::sst(1)), session(&mut net, 2, SNssai::sst(1)));
-    let rate = BitRate { ul_kbps: 8_000, dl_kbps: 8_000 };
+    let rate = QerBitRate { ul_kbps: 8_000, dl_kbps: 8_000 };
     let qer = UpdateQer {
         mbr: Some(rate),
         averaging_window: Some(AveragingWindow(50)),
@@ -175,7 +175,10 @@ fn a_packet_that_the_slice_stops_costs_its_flow_nothing() {
     }
     for _ in 0..100 {
         let (verdict, _) = net.downlink(&down(&s, 1, NOT_ECT));
-        assert!(matches!(verdict, Verdict::Drop(DropReason::SliceRateExceeded | DropReason::EarlyDrop)));
+        assert!(matches!(
+            verdict,
+            PacketVerdict::Drop(DropReason::SliceRateExceeded | DropReason::EarlyDrop)
+        ));
     }
     assert_eq!(net.dropped(DropReason::RateExceeded), 0);
 }
@@ -185,9 +188,9 @@ fn packets_that_wait_are_marked_when_half_of_the_buffer_is_used() {
     let mut net = Net::new();
     let s = net.idle_session(1, true, false);
     for _ in 0..HELD {
-        assert_eq!(net.downlink(&down(&s, 1, ECT)).0, Verdict::Taken);
+        assert_eq!(net.downlink(&down(&s, 1, ECT)).0, PacketVerdict::Taken);
     }
-    assert_eq!(net.downlink(&down(&s, 1, ECT)).0, Verdict::Drop(DropReason::BufferFull));
+    assert_eq!(net.downlink(&down(&s, 1, ECT)).0, PacketVerdict::Drop(DropReason::BufferFull));
     net.modify(&s, activation(GNB_TEID, GNB.ip()));
     let came: Vec<_> = net.outputs().iter().map(|(_, o)| at_gnb(o).2).collect();
     assert!(came.iter().all(|p| is_sound(p)));
@@ -205,7 +208,7 @@ fn packets_that_wait_are_marked_when_half_of_the_buffer_is_used() {
         },
     );
     for _ in 0..HELD {
-        assert_eq!(net.downlink(&down(&s, 1, NOT_ECT)).0, Verdict::Taken);
+        assert_eq!(net.downlink(&down(&s, 1, NOT_ECT)).0, PacketVerdict::Taken);
     }
 }
 

@@ -46,14 +46,14 @@ impl Kept {
         let memory = Memory::of(octets);
         let mut out = Outbox::default();
         let (upf, restored) = with_state(config.clone(), START, &memory, &mut out);
-        assert_eq!(restored, Restored::default());
+        assert_eq!(restored, RestoredSessions::default());
         let mut net = Net::on(upf);
         net.associate();
         Self { net, memory, config }
     }
 
     /// The UPF dies, and another one begins.
-    fn dies(&mut self) -> Restored {
+    fn dies(&mut self) -> RestoredSessions {
         let (upf, restored) = with_state(self.config.clone(), self.net.now, &self.memory, &mut self.net.out);
         self.net.upf = upf;
         restored
@@ -82,13 +82,13 @@ fn a_successor_is_the_same_upf_to_its_peers() {
     it.net.delete(&gone);
     it.net.advance(START + Duration::from_secs(40));
     let restored = it.dies();
-    assert_eq!(restored, Restored { sessions: 2, lost: 0, associations: 1, refusal: None });
+    assert_eq!(restored, RestoredSessions { sessions: 2, lost: 0, associations: 1, refusal: None });
     assert_eq!(it.recovery(), recovery);
     for s in [&one, &other] {
         let down = it.net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 9));
-        assert_eq!((down.0, at_gnb(&down.1).0), (Verdict::Send(to_gnb()), GNB_TEID));
+        assert_eq!((down.0, at_gnb(&down.1).0), (PacketVerdict::Send(to_gnb()), GNB_TEID));
         let up = it.net.uplink(s, &udp4(s.ipv4.unwrap(), SERVER, (1, 2), 9)).0;
-        assert_eq!(up, Verdict::Send(Destination::N6 { dn: DnIndex(0) }));
+        assert_eq!(up, PacketVerdict::Send(Destination::N6 { dn: DnIndex(0) }));
     }
     // Its SEID serves, and no session gets what another one has or had just now.
     assert_eq!(it.net.modify(&one, activation(Teid(9), GNB.ip())).cause, Cause::RequestAccepted);
@@ -190,8 +190,8 @@ fn usage_is_neither_reported_twice_nor_lost_but_for_the_last_second() {
     // These are lost: no look came between. The quota of 1,000 octets counts 600.
     (0..2).for_each(|_| _ = it.net.uplink(&s, &packet));
     it.dies();
-    let passed =
-        (0..9).take_while(|_| it.net.uplink(&s, &packet).0 != Verdict::Drop(DropReason::QuotaExhausted));
+    let passed = (0..9)
+        .take_while(|_| it.net.uplink(&s, &packet).0 != PacketVerdict::Drop(DropReason::QuotaExhausted));
     assert_eq!(passed.count(), 4);
 }
 
@@ -230,7 +230,7 @@ fn refusal(change: impl FnOnce(&mut Vec<u8>, &mut Config, &mut [u8; 16])) -> Opt
     change(&mut it.memory.0.lock().unwrap(), &mut it.config, &mut boot);
     it.net.now = START + Duration::from_secs(9);
     let mut config = it.config.clone();
-    let state = State::open(Box::new(it.memory.clone()), &mut config, boot, it.net.now);
+    let state = SessionMemory::open(Box::new(it.memory.clone()), &mut config, boot, it.net.now);
     let refused = state.refusal();
     let (upf, restored) = Upf::with_state(config, it.net.now, state, &mut it.net.out).unwrap();
     it.net.upf = upf;
@@ -275,7 +275,7 @@ fn provisioned_applications_go_on() {
     let s = it.net.session(1, true, false);
     let barred = |it: &mut Kept| {
         let packet = udp4(Ipv4Addr::new(203, 0, 113, 8), s.ipv4.unwrap(), (1, 2), 9);
-        it.net.downlink(&packet).0 == Verdict::Drop(DropReason::FarDrop)
+        it.net.downlink(&packet).0 == PacketVerdict::Drop(DropReason::FarDrop)
     };
     let pdi = Pdi { application_id: Some(ApplicationId("game".into())), ..Pdi::from(SourceInterface::Core) };
     let m = SessionModificationRequest {
@@ -309,7 +309,7 @@ fn a_predicted_session_is_predicted_still_and_given_up_as_any() {
     let s = it.net.seated(1, &r);
     assert_eq!(it.dies().sessions, 1);
     let up = |it: &mut Kept| it.net.uplink(&s, &udp4(s.ipv4.unwrap(), SERVER, (1, 2), 9)).0;
-    assert!(matches!(up(&mut it), Verdict::Send(_)), "its UE has come");
+    assert!(matches!(up(&mut it), PacketVerdict::Send(_)), "its UE has come");
     it.net.advance(it.net.now + Duration::from_secs(30));
     assert_eq!(it.net.upf.c.session_count(), 0, "the SMF has not confirmed it");
     assert_eq!(it.dies().sessions, 0);
@@ -357,7 +357,7 @@ fn rich(cp: u64, n: u32) -> SessionEstablishmentRequest {
     }
     if bit(8) {
         let qer = &mut m.create_qers[0];
-        qer.gbr = Some(BitRate { ul_kbps: 10, dl_kbps: 20 });
+        qer.gbr = Some(QerBitRate { ul_kbps: 10, dl_kbps: 20 });
         (qer.rqi, qer.averaging_window) = (Some(Rqi::RQI), Some(AveragingWindow(500)));
         qer.paging_policy_indicator = Some(PagingPolicyIndicator(3));
     }
@@ -448,16 +448,16 @@ fn change(n: u32) -> SessionModificationRequest {
 struct Rules(BTreeMap<SessionId, [Option<Arc<SessionRules>>; 2]>);
 
 impl Rules {
-    fn apply(&mut self, change: &Change) {
+    fn apply(&mut self, change: &UserPlaneChange) {
         match change {
-            Change::Put { session, rules, .. } | Change::Restore { session, rules, .. } => {
+            UserPlaneChange::Put { session, rules, .. } | UserPlaneChange::Restore { session, rules, .. } => {
                 self.0.insert(*session, [Some(Arc::clone(rules)), None]);
             }
-            Change::Predict { session, rules, .. } => {
+            UserPlaneChange::Predict { session, rules, .. } => {
                 self.0.entry(*session).or_default()[1] = Some(Arc::clone(rules));
             }
-            Change::Remove { session, .. } => _ = self.0.remove(session),
-            Change::NoSession { .. } => {}
+            UserPlaneChange::Remove { session, .. } => _ = self.0.remove(session),
+            UserPlaneChange::NoSession { .. } => {}
         }
     }
 }
@@ -473,7 +473,7 @@ struct Asked {
 impl Asked {
     fn new(config: &Config, memory: &Memory) -> Self {
         let (mut owned, mut out) = (config.clone(), Outbox::default());
-        let state = State::open(Box::new(memory.clone()), &mut owned, BOOT, START);
+        let state = SessionMemory::open(Box::new(memory.clone()), &mut owned, BOOT, START);
         let (mut c, _) = UpfC::with_state(owned, START, state, &mut out).unwrap();
         let m = Message::from(association(1)).to_octets(None, 1);
         c.handle(START, Input::Pfcp { peer: SMF, octets: &m }, &mut out);
@@ -496,13 +496,13 @@ impl Asked {
         c.handle(START, Input::Pfcp { peer: SMF, octets: &m }, out);
         // Figures that answers wait for.
         out.changes.iter().for_each(|change| rules.apply(change));
-        let token = |change: &Change| match change {
-            Change::Put { session, effects, .. } => Some((*session, effects.token?)),
-            Change::Remove { session, token } => Some((*session, (*token)?)),
+        let token = |change: &UserPlaneChange| match change {
+            UserPlaneChange::Put { session, effects, .. } => Some((*session, effects.token?)),
+            UserPlaneChange::Remove { session, token } => Some((*session, (*token)?)),
             _ => None,
         };
         for (session, token) in out.changes.iter().filter_map(token).collect::<Vec<_>>() {
-            let report = Report::Usage { session, token: Some(token), reports: vec![] };
+            let report = UserPlaneReport::Usage { session, token: Some(token), reports: vec![] };
             c.handle(START, Input::Report(report), out);
         }
         for e in &out.events {
@@ -536,7 +536,7 @@ proptest! {
 
             let copy = memory.copy();
             let mut owned = config.clone();
-            let state = State::open(Box::new(copy), &mut owned, BOOT, START);
+            let state = SessionMemory::open(Box::new(copy), &mut owned, BOOT, START);
             let (mut successor, restored) = UpfC::with_state(owned, START, state, &mut out).unwrap();
             prop_assert_eq!(restored.lost, 0);
             prop_assert_eq!(successor.session_count(), c.session_count());
@@ -571,7 +571,7 @@ proptest! {
             }
         }
         let mut owned = config.clone();
-        let state = State::open(Box::new(memory.copy()), &mut owned, BOOT, START);
+        let state = SessionMemory::open(Box::new(memory.copy()), &mut owned, BOOT, START);
         let mut at_once = Outbox::default();
         let (mut successor, expected) = UpfC::with_state(owned, START, state, &mut at_once).unwrap();
         let rules = asked.rules.clone();
@@ -603,7 +603,7 @@ proptest! {
 fn packets_that_wait_for_an_idle_ue_wait_in_the_successor() {
     for shards in [1, 4] {
         let config = Config { shards, ..config() };
-        let mut it = Kept::of(config.clone(), State::octets_for(&config));
+        let mut it = Kept::of(config.clone(), SessionMemory::octets_for(&config));
         let kept = it.memory.clone();
         it.net.upf.u.keep_held(START, &config, &|| Box::new(kept.clone()));
         let (idle, other) = (it.net.session(1, true, false), it.net.session(2, true, false));
@@ -619,9 +619,9 @@ fn packets_that_wait_for_an_idle_ue_wait_in_the_successor() {
         }
         let to = |s: &Session, n| udp4(SERVER, s.ipv4.unwrap(), (1, n), 9);
         for n in [5, 6, 7] {
-            assert_eq!(it.net.downlink(&to(&idle, n)).0, Verdict::Taken);
+            assert_eq!(it.net.downlink(&to(&idle, n)).0, PacketVerdict::Taken);
         }
-        assert_eq!(it.net.downlink(&to(&other, 9)).0, Verdict::Taken);
+        assert_eq!(it.net.downlink(&to(&other, 9)).0, PacketVerdict::Taken);
         // Those of the other one leave before the process dies.
         it.net.modify(&other, activation(GNB_TEID, GNB.ip()));
         assert_eq!(it.net.outputs().len(), 1);
@@ -671,7 +671,7 @@ proptest! {
             }
         }
         let mut owned = config.clone();
-        let state = State::open(Box::new(memory.copy()), &mut owned, BOOT, START);
+        let state = SessionMemory::open(Box::new(memory.copy()), &mut owned, BOOT, START);
         let mut at_once = Outbox::default();
         let (mut successor, expected) = UpfC::with_state(owned, START, state, &mut at_once).unwrap();
         let (mut replica, restored) = replica.unwrap().take_over(START, &mut out).unwrap();
@@ -706,7 +706,7 @@ fn a_replica_goes_on_with_the_usage_that_was_counted() {
     it.net.uplink(&s, &udp4(s.ipv4.unwrap(), SERVER, (1, 2), 72));
     it.net.upf.keep_all_counted(it.net.now, &mut it.net.out);
     let (c, restored) = replica.take_over(START, &mut out).unwrap();
-    assert_eq!(restored, Restored { sessions: 1, lost: 0, associations: 1, refusal: None });
+    assert_eq!(restored, RestoredSessions { sessions: 1, lost: 0, associations: 1, refusal: None });
     out.changes.drain(..).for_each(|change| shards.apply(START, change));
     it.net.upf = Upf { c, u: shards };
     let Message::SessionDeletionResponse(m) = it.net.ask(Some(s.up_seid), SessionDeletionRequest {}.into())
@@ -730,7 +730,7 @@ fn a_replica_does_not_go_on_with_a_state_that_was_begun_again() {
     let replica = UpfCReplica::new(owned.clone(), START, state).unwrap();
     let mut other = Config { sessions_max: 77, ..config() };
     assert_eq!(follow(&mut other).err(), Some(StateRefusal::Configuration));
-    State::open(Box::new(it.memory.clone()), &mut other, BOOT, START);
+    SessionMemory::open(Box::new(it.memory.clone()), &mut other, BOOT, START);
     let mut out = Outbox::default();
     assert_eq!(replica.take_over(START, &mut out).err(), Some(StateRefusal::Configuration));
 }
@@ -780,8 +780,8 @@ fn a_session_that_was_lost_is_restored_with_its_tunnel_and_addresses() {
         assert_eq!(r.cause, Cause::RequestAccepted, "{r:?}");
         assert!(r.created_pdrs.is_empty(), "nothing was chosen");
         let up = net.uplink(s, &udp4(s.ipv4.unwrap(), SERVER, (1, 2), 9)).0;
-        assert_eq!(up, Verdict::Send(Destination::N6 { dn: DnIndex(0) }));
-        assert_eq!(net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 9)).0, Verdict::Send(to_gnb()));
+        assert_eq!(up, PacketVerdict::Send(Destination::N6 { dn: DnIndex(0) }));
+        assert_eq!(net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 9)).0, PacketVerdict::Send(to_gnb()));
     }
     // A tunnel is restored once, and a new session gets another one.
     assert_eq!(net.establish(restoration(&all[0], 9)).cause, Cause::PfcpSessionRestorationFailure);

@@ -19,7 +19,7 @@ fn net(strays: u16) -> Net {
 }
 
 /// Sessions that UPF-C has made and the pipeline has not heard of yet.
-fn behind(net: &mut Net, sessions: u64) -> (Vec<Session>, Vec<Change>) {
+fn behind(net: &mut Net, sessions: u64) -> (Vec<Session>, Vec<UserPlaneChange>) {
     let mut made = Vec::new();
     for n in 1..=sessions {
         let mut ask = |seid, m: Message| {
@@ -46,7 +46,7 @@ fn behind(net: &mut Net, sessions: u64) -> (Vec<Session>, Vec<Change>) {
 }
 
 /// Both directions' packets for a session, with a number.
-fn packets(net: &mut Net, s: &Session, number: u16) -> [Verdict; 2] {
+fn packets(net: &mut Net, s: &Session, number: u16) -> [PacketVerdict; 2] {
     let ue = s.ipv4.unwrap();
     [net.uplink(s, &udp4(ue, SERVER, (number, 9), 0)).0, net.downlink(&udp4(SERVER, ue, (9, number), 0)).0]
 }
@@ -63,8 +63,8 @@ fn behind_a_flood_of_changes_packets_wait_for_their_sessions_and_go_first_in_ord
         for s in &sessions {
             for verdict in packets(net, s, number) {
                 match verdict {
-                    Verdict::Taken => waited += 1,
-                    Verdict::Send(_) => passed += 1,
+                    PacketVerdict::Taken => waited += 1,
+                    PacketVerdict::Send(_) => passed += 1,
                     other => panic!("{other:?}"),
                 }
             }
@@ -96,8 +96,8 @@ fn without_room_for_them_they_are_dropped_at_once() {
     let net = &mut net(0);
     let (sessions, _changes) = behind(net, 1);
     let [up, down] = packets(net, &sessions[0], 1);
-    assert_eq!(up, Verdict::Drop(DropReason::UnknownTunnel));
-    assert_eq!(down, Verdict::Drop(DropReason::UnknownUeAddress));
+    assert_eq!(up, PacketVerdict::Drop(DropReason::UnknownTunnel));
+    assert_eq!(down, PacketVerdict::Drop(DropReason::UnknownUeAddress));
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn those_that_upf_c_does_not_know_either_are_dropped_by_their_own_names() {
         ipv4: Some("10.45.0.200".parse().unwrap()),
         ipv6: None,
     };
-    assert_eq!(packets(net, &unknown, 1), [Verdict::Taken; 2], "the answer comes after");
+    assert_eq!(packets(net, &unknown, 1), [PacketVerdict::Taken; 2], "the answer comes after");
     assert_eq!((net.dropped(DropReason::UnknownTunnel), net.dropped(DropReason::UnknownUeAddress)), (1, 1));
     let outputs = net.outputs();
     let [(_, error)] = outputs.as_slice() else { panic!("{outputs:?}") };
@@ -124,7 +124,7 @@ fn what_waits_is_bounded_in_packets_of_one_and_of_all_and_in_time() {
     let (sessions, changes) = behind(net, 8);
     for n in 0..6 {
         let [up, _] = packets(net, &sessions[0], n);
-        let expected = if n < 4 { Verdict::Taken } else { Verdict::Drop(DropReason::StraysFull) };
+        let expected = if n < 4 { PacketVerdict::Taken } else { PacketVerdict::Drop(DropReason::StraysFull) };
         assert_eq!(up, expected, "{n}");
     }
     for s in &sessions[1..] {
@@ -146,7 +146,7 @@ fn a_session_that_buffers_keeps_what_waited_for_it() {
     let net = &mut net(64);
     let (sessions, changes) = behind(net, 1);
     let s = &sessions[0];
-    assert_eq!(net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (9, 1), 0)).0, Verdict::Taken);
+    assert_eq!(net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (9, 1), 0)).0, PacketVerdict::Taken);
     let mut changes = changes.into_iter();
     net.upf.u.apply(net.now, changes.next().expect("its establishment"));
     assert_eq!((net.outputs().len(), net.upf.u.counters().held), (0, 1));

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use common::*;
 use whimbrel_user::{
-    ACTIVE_WITHIN, NetworkUsage, Packet, SessionTable, Slot, Stage, StageObserver, UpfU, UsageSurvey, Verdict,
+    ACTIVE_WITHIN, BurstPacket, NetworkUsage, Packet, PacketVerdict, SessionTable, Stage, StageObserver,
+    UpfU, UsageSurvey,
 };
 
 /// A round, so many places at a time.
@@ -33,8 +34,8 @@ fn counted(net: &Net, sessions: &[&Session], active: u64) -> NetworkUsage {
 fn exchange(net: &mut Net, session: &Session, packets: usize) {
     let ue = session.ipv4.expect("an IPv4 address");
     for n in 0..packets {
-        assert!(matches!(net.uplink(session, &udp4(ue, SERVER, (1, 2), 100 + n)).0, Verdict::Send(_)));
-        assert!(matches!(net.downlink(&udp4(SERVER, ue, (2, 1), 300 + n)).0, Verdict::Send(_)));
+        assert!(matches!(net.uplink(session, &udp4(ue, SERVER, (1, 2), 100 + n)).0, PacketVerdict::Send(_)));
+        assert!(matches!(net.downlink(&udp4(SERVER, ue, (2, 1), 300 + n)).0, PacketVerdict::Send(_)));
     }
 }
 
@@ -89,7 +90,7 @@ fn a_burst_that_is_surveyed_while_it_loads_gets_the_verdicts_of_one_that_is_not(
         let slot = |n: usize| {
             let mut packet = Packet::with_room(2048);
             packet.fill(if n == 2 { &octets[..9] } else { &octets });
-            Slot { origin: from_gnb(), packet, verdict: Verdict::Pending }
+            BurstPacket { origin: from_gnb(), packet, verdict: PacketVerdict::Pending }
         };
         (0..4).map(slot).collect::<Vec<_>>()
     };
@@ -99,7 +100,10 @@ fn a_burst_that_is_surveyed_while_it_loads_gets_the_verdicts_of_one_that_is_not(
     pipeline(&mut other).burst(START, &mut alone);
     assert_eq!((in_stalls.loads, in_stalls.read), (3, 6), "headers, addresses, sessions");
     assert_eq!(in_stalls.survey.sums()[0].sessions, 1);
-    let verdicts = |slots: &[Slot]| slots.iter().map(|s| s.verdict).collect::<Vec<_>>();
+    let verdicts = |slots: &[BurstPacket]| slots.iter().map(|s| s.verdict).collect::<Vec<_>>();
     assert_eq!(verdicts(&surveyed), verdicts(&alone));
-    assert!(matches!(alone[2].verdict, Verdict::Drop(_)) && matches!(alone[3].verdict, Verdict::Send(_)));
+    assert!(
+        matches!(alone[2].verdict, PacketVerdict::Drop(_))
+            && matches!(alone[3].verdict, PacketVerdict::Send(_))
+    );
 }

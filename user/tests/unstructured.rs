@@ -61,13 +61,13 @@ fn octets_travel_in_a_tunnel_on_n6() {
     assert!(net.outputs().is_empty(), "no router advertisement");
     for payload in [&b"x"[..], b"meter 17", &[0xff; 1200]] {
         let (verdict, p) = net.packet(from_gnb(), &g_pdu(s.teid, 1, payload));
-        assert_eq!(verdict, Verdict::Send(Destination::N6 { dn: DnIndex(0) }));
+        assert_eq!(verdict, PacketVerdict::Send(Destination::N6 { dn: DnIndex(0) }));
         assert_eq!((p[0] >> 4, p[6], p.len()), (6, 17, 48 + payload.len()));
         assert_eq!(p[24..40], PEER.ip().octets());
         assert_eq!((p[40..44].to_vec(), &p[48..]), (vec![0x17, 0x70, 0x1b, 0x58], payload));
         assert_eq!(sum(&p), 0xffff, "checksum");
         let (verdict, octets) = net.downlink(&answer(&p));
-        assert_eq!(verdict, Verdict::Send(to_gnb()));
+        assert_eq!(verdict, PacketVerdict::Send(to_gnb()));
         assert_eq!(at_gnb(&octets), (GNB_TEID, Some(1), payload.to_vec()));
     }
     let c = net.upf.u.session_counters(s.id()).unwrap();
@@ -86,7 +86,7 @@ fn each_session_has_a_prefix_of_its_own_and_gives_it_back() {
     net.delete(&a);
     net.delete(&b);
     assert_eq!(net.upf.c.free_addresses(DnIndex(0)).unwrap().1, free);
-    assert_eq!(net.downlink(&answer(&of_a)).0, Verdict::Drop(DropReason::UnknownUeAddress));
+    assert_eq!(net.downlink(&answer(&of_a)).0, PacketVerdict::Drop(DropReason::UnknownUeAddress));
 }
 
 #[test] // only the other end speaks to the UE
@@ -110,11 +110,14 @@ fn packets_that_are_not_of_the_tunnel_are_dropped() {
         ("another prefix", spoilt(&|p| p[31] ^= 0x40), DropReason::UnknownUeAddress),
     ];
     for (name, p, reason) in cases {
-        assert_eq!(net.downlink(&p).0, Verdict::Drop(reason), "{name}");
+        assert_eq!(net.downlink(&p).0, PacketVerdict::Drop(reason), "{name}");
     }
     let unsummed = spoilt(&|p| p[46..48].fill(0));
-    assert_eq!(net.downlink(&unsummed).0, Verdict::Send(to_gnb()), "RFC 6935");
-    assert_eq!(net.packet(from_gnb(), &g_pdu(s.teid, 1, &[])).0, Verdict::Drop(DropReason::InnerMalformed));
+    assert_eq!(net.downlink(&unsummed).0, PacketVerdict::Send(to_gnb()), "RFC 6935");
+    assert_eq!(
+        net.packet(from_gnb(), &g_pdu(s.teid, 1, &[])).0,
+        PacketVerdict::Drop(DropReason::InnerMalformed)
+    );
 }
 
 #[test] // TS 23.501 §5.6.10.3: only where the operator says where to
@@ -135,7 +138,7 @@ fn octets_for_an_idle_ue_wait() {
     let idle =
         UpdateFar { apply_action: Some(ApplyAction::BUFF | ApplyAction::NOCP), ..UpdateFar::new(FarId(2)) };
     net.modify(&s, SessionModificationRequest { update_fars: vec![idle], ..Default::default() });
-    assert_eq!(net.downlink(&answer(&up)).0, Verdict::Taken);
+    assert_eq!(net.downlink(&answer(&up)).0, PacketVerdict::Taken);
     net.modify(&s, activation(GNB_TEID, GNB.ip()));
     assert_eq!(at_gnb(&net.outputs()[0].1).2, b"payload");
 }

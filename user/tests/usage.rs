@@ -25,7 +25,7 @@ fn volume_and_time(triggers: ReportingTriggers) -> CreateUrr {
 }
 
 /// A packet of 100 octets to the UE.
-fn down(net: &mut Net, s: &Session) -> Verdict {
+fn down(net: &mut Net, s: &Session) -> PacketVerdict {
     net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 72)).0
 }
 
@@ -102,17 +102,17 @@ fn time_quota_stops_traffic_until_another_is_given() {
     let s = session(&mut net, CreateUrr { time_quota, ..volume_and_time(ReportingTriggers::TIMQU) });
     at(&mut net, 100);
     assert!(reported(&mut net).is_empty(), "unused time does not count");
-    assert_eq!(down(&mut net, &s), Verdict::Send(to_gnb()));
+    assert_eq!(down(&mut net, &s), PacketVerdict::Send(to_gnb()));
     at(&mut net, 129);
-    assert_eq!(down(&mut net, &s), Verdict::Send(to_gnb()));
+    assert_eq!(down(&mut net, &s), PacketVerdict::Send(to_gnb()));
     at(&mut net, 130);
     let reports = reported(&mut net);
     assert_eq!(reports[0].usage_report_trigger, UsageReportTrigger::TIMQU);
     assert_eq!(reports[0].duration_measurement, Some(DurationMeasurement(30)));
-    assert_eq!(down(&mut net, &s), Verdict::Drop(DropReason::QuotaExhausted));
+    assert_eq!(down(&mut net, &s), PacketVerdict::Drop(DropReason::QuotaExhausted));
     let update_urrs = vec![UpdateUrr { time_quota, ..UpdateUrr::new(UrrId(1)) }];
     net.modify(&s, SessionModificationRequest { update_urrs, ..Default::default() });
-    assert_eq!(down(&mut net, &s), Verdict::Send(to_gnb()));
+    assert_eq!(down(&mut net, &s), PacketVerdict::Send(to_gnb()));
 }
 
 #[test] // TS 29.244 §5.2.2.2: what the session drops is not usage
@@ -122,7 +122,7 @@ fn dropped_packets_are_not_usage() {
     let gate_status = Some(GateStatus { ul: Gate::Open, dl: Gate::Closed });
     let update_qers = vec![UpdateQer { gate_status, ..UpdateQer::new(QerId(1)) }];
     net.modify(&s, SessionModificationRequest { update_qers, ..Default::default() });
-    assert_eq!(down(&mut net, &s), Verdict::Drop(DropReason::GateClosed));
+    assert_eq!(down(&mut net, &s), PacketVerdict::Drop(DropReason::GateClosed));
     let r = net.delete(&s);
     assert_eq!(total(&r.usage_reports[0]), 0);
 }
@@ -155,24 +155,24 @@ fn starts_of_traffic_are_counted_up_to_threshold_and_quota() {
     let stamp = |seconds: u64| NtpTime::at(START + Duration::from_secs(seconds));
     for second in [0, 5, 14] {
         at(&mut net, second); // no silence of ten seconds: one event
-        assert_eq!(down(&mut net, &s), Verdict::Send(to_gnb()));
+        assert_eq!(down(&mut net, &s), PacketVerdict::Send(to_gnb()));
     }
     assert!(newly_reported(&mut net, &mut known).is_empty());
     at(&mut net, 24);
-    assert_eq!(down(&mut net, &s), Verdict::Send(to_gnb()));
+    assert_eq!(down(&mut net, &s), PacketVerdict::Send(to_gnb()));
     let reports = newly_reported(&mut net, &mut known);
     assert_eq!(reports[0].usage_report_trigger, UsageReportTrigger::EVETH);
     assert_eq!(reports[0].event_time_stamps, [stamp(0), stamp(24)]);
     at(&mut net, 40);
-    assert_eq!(down(&mut net, &s), Verdict::Send(to_gnb()));
+    assert_eq!(down(&mut net, &s), PacketVerdict::Send(to_gnb()));
     let reports = newly_reported(&mut net, &mut known);
     assert_eq!(reports[0].usage_report_trigger, UsageReportTrigger::EVEQU);
     assert_eq!(reports[0].event_time_stamps, [stamp(40)]);
-    assert_eq!(down(&mut net, &s), Verdict::Drop(DropReason::QuotaExhausted));
+    assert_eq!(down(&mut net, &s), PacketVerdict::Drop(DropReason::QuotaExhausted));
     let update = UpdateUrr { event_quota: Some(EventQuota(1)), ..UpdateUrr::new(UrrId(1)) };
     let update_urrs = vec![update];
     net.modify(&s, SessionModificationRequest { update_urrs, ..Default::default() });
-    assert_eq!(down(&mut net, &s), Verdict::Send(to_gnb()), "of the traffic that started before");
+    assert_eq!(down(&mut net, &s), PacketVerdict::Send(to_gnb()), "of the traffic that started before");
     assert!(net.delete(&s).usage_reports[0].event_time_stamps.is_empty(), "each event is reported once");
 }
 
@@ -248,13 +248,13 @@ proptest! {
             match what {
                 0..4 => {
                     let p = udp4(SERVER, ue, (1, 2), payload);
-                    if matches!(net.downlink(&p).0, Verdict::Send(_)) {
+                    if matches!(net.downlink(&p).0, PacketVerdict::Send(_)) {
                         sent[1] += p.len() as u64;
                     }
                 }
                 4..7 => {
                     let p = udp4(ue, SERVER, (1, 2), payload);
-                    if matches!(net.uplink(&s, &p).0, Verdict::Send(_)) {
+                    if matches!(net.uplink(&s, &p).0, PacketVerdict::Send(_)) {
                         sent[0] += p.len() as u64;
                     }
                 }

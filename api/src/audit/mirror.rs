@@ -73,12 +73,17 @@ fn syslog_message(line: &str) -> String {
 mod tests {
     use std::time::Duration;
 
-    use super::super::{Access, newest, record};
+    use super::super::{AuditedAccess, newest, record};
     use super::*;
     use whimbrel_node::config::Audit;
 
-    const ACCESS: Access<'_> =
-        Access { caller: "uid=0", user: Some("anna"), request: "show", subscriber: None, outcome: "200" };
+    const ACCESS: AuditedAccess<'_> = AuditedAccess {
+        caller: "uid=0",
+        user: Some("anna"),
+        request: "show",
+        subscriber: None,
+        outcome: "200",
+    };
 
     #[test] // TS 33.117 §4.2.3.6.2; RFC 5424 §6: HEADER, STRUCTURED-DATA, MSG
     fn a_syslog_gets_each_line() {

@@ -27,7 +27,7 @@ pub struct RequestKind {
 
 /// How an access is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recorded {
+pub enum RecordingTime {
     /// As a line now; it is the first of its kind, and `begins` a time of counting if it is the first of any kind.
     Now { begins: bool },
     /// With the others of its kind, when the time of counting ends.
@@ -43,12 +43,12 @@ pub struct RepeatedRequests {
 
 impl RepeatedRequests {
     /// Counts a request.
-    pub fn count(&mut self, now: Instant, kind: RequestKind) -> Recorded {
+    pub fn count(&mut self, now: Instant, kind: RequestKind) -> RecordingTime {
         let begins = self.since.is_none();
         self.since.get_or_insert(now);
         if let Some(times) = self.kinds.get_mut(&kind) {
             *times += 1;
-            return Recorded::Later;
+            return RecordingTime::Later;
         }
         let others = |source: String| RequestKind {
             source,
@@ -60,10 +60,10 @@ impl RepeatedRequests {
         if is_full || self.kinds.keys().filter(|k| k.source == kind.source).count() >= KINDS_PER_SOURCE_MAX {
             let source = if is_full { "(other sources)".into() } else { kind.source };
             *self.kinds.entry(others(source)).or_default() += 1;
-            return Recorded::Later;
+            return RecordingTime::Later;
         }
         self.kinds.insert(kind, 0);
-        Recorded::Now { begins }
+        RecordingTime::Now { begins }
     }
 
     /// True if [`COUNTED_FOR`] has passed since the counting began.
@@ -90,14 +90,14 @@ mod tests {
     fn the_first_request_is_a_line_and_the_others_are_counted() {
         let mut repeated = RepeatedRequests::default();
         let at = |s: u64| Instant(s * 1_000_000);
-        assert_eq!(repeated.count(at(0), kind("192.0.2.0/24", "a")), Recorded::Now { begins: true });
+        assert_eq!(repeated.count(at(0), kind("192.0.2.0/24", "a")), RecordingTime::Now { begins: true });
         for s in 1..60 {
-            assert_eq!(repeated.count(at(s), kind("192.0.2.0/24", "a")), Recorded::Later);
+            assert_eq!(repeated.count(at(s), kind("192.0.2.0/24", "a")), RecordingTime::Later);
         }
-        assert_eq!(repeated.count(at(59), kind("192.0.2.0/24", "b")), Recorded::Now { begins: false });
+        assert_eq!(repeated.count(at(59), kind("192.0.2.0/24", "b")), RecordingTime::Now { begins: false });
         assert!(!repeated.is_over(at(59)) && repeated.is_over(at(60)));
         assert_eq!(repeated.end(), [(kind("192.0.2.0/24", "a"), 59)]);
-        assert_eq!(repeated.count(at(61), kind("192.0.2.0/24", "a")), Recorded::Now { begins: true });
+        assert_eq!(repeated.count(at(61), kind("192.0.2.0/24", "a")), RecordingTime::Now { begins: true });
     }
 
     #[test]
@@ -106,7 +106,10 @@ mod tests {
         for i in 0..1000 {
             repeated.count(Instant(0), kind("192.0.2.0/24", &i.to_string()));
         }
-        assert_eq!(repeated.count(Instant(0), kind("198.51.100.0/24", "a")), Recorded::Now { begins: false });
+        assert_eq!(
+            repeated.count(Instant(0), kind("198.51.100.0/24", "a")),
+            RecordingTime::Now { begins: false }
+        );
         assert_eq!(repeated.end().len(), 1);
     }
 
@@ -116,7 +119,7 @@ mod tests {
         let mut lines = 0;
         for i in 0..100_000 {
             let recorded = repeated.count(Instant(0), kind(&(i % 5000).to_string(), &(i % 7).to_string()));
-            lines += usize::from(recorded != Recorded::Later);
+            lines += usize::from(recorded != RecordingTime::Later);
         }
         lines += repeated.end().len();
         assert!(lines <= 2 * KINDS_MAX + 2, "{lines}");

@@ -80,7 +80,7 @@ impl VerifiedLog {
 mod tests {
     use std::fs;
 
-    use super::super::{Access, aside, record};
+    use super::super::{AuditedAccess, aside, record};
     use super::*;
     use whimbrel_node::config::Audit;
 
@@ -89,8 +89,13 @@ mod tests {
         let store = folder.path().join("s.db");
         for i in 0..count {
             let request = format!("request {i}");
-            let access =
-                Access { caller: "uid=0", user: None, request: &request, subscriber: None, outcome: "200" };
+            let access = AuditedAccess {
+                caller: "uid=0",
+                user: None,
+                request: &request,
+                subscriber: None,
+                outcome: "200",
+            };
             record(&store, &Audit::default(), None, &access);
         }
         (folder, store)
@@ -129,7 +134,8 @@ mod tests {
         let file = file_of(&store);
         fs::rename(&file, aside(&file, 1)).unwrap();
         for (request, count) in [("a", 4), ("b", 5)] {
-            let access = Access { caller: "uid=0", user: None, request, subscriber: None, outcome: "200" };
+            let access =
+                AuditedAccess { caller: "uid=0", user: None, request, subscriber: None, outcome: "200" };
             record(&store, &Audit::default(), None, &access);
             assert_eq!(verify(&store).unwrap().lines, count);
         }
@@ -138,7 +144,8 @@ mod tests {
         assert!(rest.lines == 2 && !rest.is_from_the_beginning, "{rest:?}");
         fs::write(&file, "2026-01-01T00:00:00.000Z caller=uid=0 request=\"x\" subscriber=- outcome=200\n")
             .unwrap();
-        let access = Access { caller: "uid=0", user: None, request: "c", subscriber: None, outcome: "200" };
+        let access =
+            AuditedAccess { caller: "uid=0", user: None, request: "c", subscriber: None, outcome: "200" };
         record(&store, &Audit::default(), None, &access);
         // That line is a year old in some years: it may be in a file that was set aside.
         let log = verify(&store).unwrap();
@@ -151,7 +158,8 @@ mod tests {
         let file = file_of(&store);
         let whole = fs::read(&file).unwrap();
         fs::write(&file, &whole[..whole.len() - 20]).unwrap();
-        let access = Access { caller: "uid=0", user: None, request: "c", subscriber: None, outcome: "200" };
+        let access =
+            AuditedAccess { caller: "uid=0", user: None, request: "c", subscriber: None, outcome: "200" };
         record(&store, &Audit::default(), None, &access);
         assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 3);
         assert!(verify(&store).unwrap_err().contains(".audit:2: "));

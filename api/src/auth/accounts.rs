@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::password::Hashed;
+use super::password::PasswordHash;
 use super::totp::Totp;
 use super::{Scope, UserRole};
 
@@ -20,13 +20,13 @@ const FILE_OCTETS_MAX: u64 = 4 << 20;
 
 /// A user of the console.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct User {
+pub(super) struct ConsoleUser {
     pub(super) name: String,
     pub(super) role: UserRole,
-    pub(super) password: Hashed,
+    pub(super) password: PasswordHash,
     /// Former passwords, newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) former: Vec<Hashed>,
+    pub(super) former: Vec<PasswordHash>,
     /// The second factor, if the user has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) totp: Option<Totp>,
@@ -34,9 +34,9 @@ pub(super) struct User {
     pub(super) created: String,
 }
 
-impl User {
+impl ConsoleUser {
     /// Sets a new password, and keeps `history` former ones.
-    pub(super) fn set_password(&mut self, password: Hashed, history: usize) {
+    pub(super) fn set_password(&mut self, password: PasswordHash, history: usize) {
         self.former.insert(0, std::mem::replace(&mut self.password, password));
         self.former.truncate(history);
     }
@@ -57,7 +57,7 @@ pub(super) struct ApiToken {
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct StoredAccounts {
-    users: Vec<User>,
+    users: Vec<ConsoleUser>,
     tokens: Vec<ApiToken>,
 }
 
@@ -87,7 +87,7 @@ impl Accounts {
         Ok(())
     }
 
-    pub(super) fn users(&self) -> &[User] {
+    pub(super) fn users(&self) -> &[ConsoleUser] {
         self.kept.as_ref().map(|k| k.users.as_slice()).unwrap_or_default()
     }
 
@@ -95,14 +95,14 @@ impl Accounts {
         self.kept.as_ref().map(|k| k.tokens.as_slice()).unwrap_or_default()
     }
 
-    pub(super) fn user(&self, name: &str) -> Option<&User> {
+    pub(super) fn user(&self, name: &str) -> Option<&ConsoleUser> {
         self.users().iter().find(|u| u.name == name)
     }
 
     /// Changes the users and tokens, and the file with them. Errors: one sentence; nothing is changed then.
     pub(super) fn change(
         &mut self,
-        change: impl FnOnce(&mut Vec<User>, &mut Vec<ApiToken>),
+        change: impl FnOnce(&mut Vec<ConsoleUser>, &mut Vec<ApiToken>),
     ) -> Result<(), String> {
         self.load()?;
         let mut kept = self.kept.clone().unwrap_or_default();
@@ -113,7 +113,10 @@ impl Accounts {
     }
 
     /// Changes the users and tokens until the process ends; the file gets it with the next change that can be written.
-    pub(super) fn change_in_memory(&mut self, change: impl FnOnce(&mut Vec<User>, &mut Vec<ApiToken>)) {
+    pub(super) fn change_in_memory(
+        &mut self,
+        change: impl FnOnce(&mut Vec<ConsoleUser>, &mut Vec<ApiToken>),
+    ) {
         if let Some(kept) = &mut self.kept {
             change(&mut kept.users, &mut kept.tokens);
         }
@@ -138,9 +141,9 @@ mod tests {
 
     use super::*;
 
-    fn anna() -> User {
-        let password = Hashed::of("correct horse").unwrap();
-        User {
+    fn anna() -> ConsoleUser {
+        let password = PasswordHash::of("correct horse").unwrap();
+        ConsoleUser {
             name: "anna".into(),
             role: UserRole::Admin,
             password,

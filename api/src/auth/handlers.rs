@@ -8,16 +8,16 @@ use hyper::header::{HeaderValue, SET_COOKIE};
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
-use super::accounts::{ApiToken, TOKENS_MAX, USERS_MAX, User};
-use super::password::{Hashed, Password};
-use super::sessions::{AGE_MAX, LINK_AGE_MAX, Session};
-use super::throttle::{LoginName, Source};
+use super::accounts::{ApiToken, ConsoleUser, TOKENS_MAX, USERS_MAX};
+use super::password::{Password, PasswordHash};
+use super::sessions::{AGE_MAX, ConsoleSession, LINK_AGE_MAX};
+use super::throttle::{LoginName, SourcePrefix};
 use super::totp::Totp;
 use super::{Caller, Scope, UserRole, digest_of, hex, locked, seconds_left, secret, source_of};
-use crate::Shared;
-use crate::handlers::Answer;
-use crate::problem::Problem;
-use crate::routes::{Reply, Request};
+use crate::HandlerContext;
+use crate::handlers::HandlerResult;
+use crate::problem::ProblemDetails;
+use crate::routes::{Reply, RoutedRequest};
 use whimbrel_node::clock;
 use whimbrel_node::config::SecondFactor;
 
@@ -50,36 +50,45 @@ struct Me {
     second_factor: bool,
 }
 
-fn body<T: for<'de> Deserialize<'de>>(request: &Request) -> Result<T, Problem> {
-    serde_json::from_slice(&request.body).map_err(|e| Problem::bad_request(format!("the body is wrong: {e}")))
+fn body<T: for<'de> Deserialize<'de>>(request: &RoutedRequest) -> Result<T, ProblemDetails> {
+    serde_json::from_slice(&request.body)
+        .map_err(|e| ProblemDetails::bad_request(format!("the body is wrong: {e}")))
 }
 
-fn caller(request: &Request) -> Result<&Caller, Problem> {
-    request.caller.as_ref().ok_or_else(|| Problem::unauthorized("log in first"))
+fn caller(request: &RoutedRequest) -> Result<&Caller, ProblemDetails> {
+    request.caller.as_ref().ok_or_else(|| ProblemDetails::unauthorized("log in first"))
 }
 
 /// The name of a user or a token: it stands in the audit log, in cookies' places and in paths.
-fn checked_name(name: &str) -> Result<String, Problem> {
+fn checked_name(name: &str) -> Result<String, ProblemDetails> {
     let fits = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'_' | b'-' | b'@');
     let reserved = ["local", LINK_USER].contains(&name);
     if (1..=64).contains(&name.len()) && name.bytes().all(fits) && !reserved {
         return Ok(name.into());
     }
-    Err(Problem::unprocessable("a name has 1 to 64 letters, digits, dots, hyphens, underscores or at signs"))
+    Err(ProblemDetails::unprocessable(
+        "a name has 1 to 64 letters, digits, dots, hyphens, underscores or at signs",
+    ))
 }
 
 /// Hashes or compares a password on a thread of the pool, one at a time.
 async fn hashing<R: Send + 'static>(
-    shared: &Arc<Shared>,
+    shared: &Arc<HandlerContext>,
     work: impl FnOnce() -> R + Send + 'static,
-) -> Result<R, Problem> {
-    let _turn =
-        shared.auth.hashing.acquire().await.map_err(|_| Problem::unavailable("the API is stopping"))?;
-    tokio::task::spawn_blocking(work).await.map_err(|_| Problem::internal("a password could not be hashed"))
+) -> Result<R, ProblemDetails> {
+    let _turn = shared
+        .auth
+        .hashing
+        .acquire()
+        .await
+        .map_err(|_| ProblemDetails::unavailable("the API is stopping"))?;
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| ProblemDetails::internal("a password could not be hashed"))
 }
 
 /// GET: the caller's name and scopes.
-pub(crate) async fn me(shared: Arc<Shared>, request: Request) -> Answer {
+pub(crate) async fn me(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let caller = caller(&request)?;
     let csrf = caller
         .session
@@ -97,7 +106,7 @@ pub(crate) async fn me(shared: Arc<Shared>, request: Request) -> Answer {
 }
 
 /// POST: log in.
-pub(crate) async fn login(shared: Arc<Shared>, request: Request) -> Answer {
+pub(crate) async fn login(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let login: Login = body(&request)?;
     match login {
         Login { name: Some(name), password: Some(password), code, link: None } => {
@@ -107,21 +116,21 @@ pub(crate) async fn login(shared: Arc<Shared>, request: Request) -> Answer {
             // Links do not wait with their source: a secret of 256 bits is not guessed, and `whimbrel console` is the way in where the users
             // of a source have to wait.
             if !locked(&shared.auth.links).take(clock::now(), &digest_of(&link)) {
-                return Err(Problem::unauthorized(
+                return Err(ProblemDetails::unauthorized(
                     "this link was used before or is older than ten minutes: run `whimbrel console` again",
                 ));
             }
             // Only root and the user that runs the core can create a link, so it counts as both factors.
             begin(&shared, &request, LINK_USER, None, shared.auth.is_without_users())
         }
-        _ => Err(Problem::bad_request("send `name` and `password`, or `link`")),
+        _ => Err(ProblemDetails::bad_request("send `name` and `password`, or `link`")),
     }
 }
 
-fn wait_over(shared: &Shared, name: &LoginName, source: Source) -> Result<(), Problem> {
+fn wait_over(shared: &HandlerContext, name: &LoginName, source: SourcePrefix) -> Result<(), ProblemDetails> {
     let now = clock::now();
     match locked(&shared.auth.throttle).wait(now, name, source) {
-        Some(until) => Err(Problem::too_many(format!(
+        Some(until) => Err(ProblemDetails::too_many(format!(
             "too many failed logins: try again in {} s",
             seconds_left(until, now)
         ))),
@@ -130,22 +139,22 @@ fn wait_over(shared: &Shared, name: &LoginName, source: Source) -> Result<(), Pr
 }
 
 async fn by_password(
-    shared: &Arc<Shared>,
-    request: &Request,
+    shared: &Arc<HandlerContext>,
+    request: &RoutedRequest,
     (name, password, code): (String, Password, Option<String>),
-) -> Answer {
+) -> HandlerResult {
     let source = source_of(request.peer.ip());
     let user = shared.auth.accounts()?.user(&name).cloned();
     let login = LoginName::of(&name, user.is_some());
     wait_over(shared, &login, source)?;
     // Counted before the password is looked at: logins at the same time do not slip through.
     locked(&shared.auth.throttle).failed(clock::now(), &login, source);
-    let hashed = user.map_or_else(Hashed::of_unknown_user, |u| u.password);
+    let hashed = user.map_or_else(PasswordHash::of_unknown_user, |u| u.password);
     let compared = hashed.clone();
     let fits = hashing(shared, move || compared.fits(&password)).await?;
     let refused = || {
         warn!(from = request.peer.host(), "a login to the console failed");
-        Problem::unauthorized("the name or the password is wrong")
+        ProblemDetails::unauthorized("the name or the password is wrong")
     };
     let mut accounts = shared.auth.accounts()?;
     // The user may have been changed or removed while the password was hashed: what counts is what the user is now.
@@ -154,9 +163,8 @@ async fn by_password(
         let Some(code) = code else {
             // The password is right: the console asks for the code next.
             locked(&shared.auth.throttle).not_failed(&login, source);
-            return Err(
-                Problem::unauthorized("send the code of your second factor as `code`, too").needing("code")
-            );
+            return Err(ProblemDetails::unauthorized("send the code of your second factor as `code`, too")
+                .needing("code"));
         };
         let used = totp.after(&code, SystemTime::now()).ok_or_else(|| {
             warn!(
@@ -164,10 +172,10 @@ async fn by_password(
                 user = name,
                 "a login to the console failed: the second factor is wrong"
             );
-            Problem::unauthorized("the code is wrong, or was used before: wait for the next one")
+            ProblemDetails::unauthorized("the code is wrong, or was used before: wait for the next one")
                 .needing("code")
         })?;
-        let change = |users: &mut Vec<User>, _: &mut Vec<ApiToken>| {
+        let change = |users: &mut Vec<ConsoleUser>, _: &mut Vec<ApiToken>| {
             users.iter_mut().filter(|u| u.name == name).for_each(|u| u.totp = Some(used.clone()));
         };
         if let Err(e) = accounts.change(change) {
@@ -184,10 +192,16 @@ async fn by_password(
 }
 
 /// Begins a session: of a user, or of a one-time link.
-fn begin(shared: &Shared, request: &Request, name: &str, user: Option<&User>, without_users: bool) -> Answer {
+fn begin(
+    shared: &HandlerContext,
+    request: &RoutedRequest,
+    name: &str,
+    user: Option<&ConsoleUser>,
+    without_users: bool,
+) -> HandlerResult {
     let (cookie, csrf, now) = (secret()?, secret()?, clock::now());
     let link_role = user.is_none().then_some(UserRole::Admin);
-    let session = Session::new(name, link_role, csrf.clone(), now);
+    let session = ConsoleSession::new(name, link_role, csrf.clone(), now);
     locked(&shared.auth.sessions).begin(now, digest_of(&cookie), session);
     info!(user = name, from = request.peer.host(), "a user logged in to the console");
     let must_enrol = user.is_some_and(|user| shared.auth.must_enrol(user));
@@ -198,17 +212,21 @@ fn begin(shared: &Shared, request: &Request, name: &str, user: Option<&User>, wi
     Ok(Reply::json(&me)?.header(SET_COOKIE, set_cookie(shared, &cookie, AGE_MAX.as_secs())?))
 }
 
-pub(crate) fn set_cookie(shared: &Shared, value: &str, age_s: u64) -> Result<HeaderValue, Problem> {
+pub(crate) fn set_cookie(
+    shared: &HandlerContext,
+    value: &str,
+    age_s: u64,
+) -> Result<HeaderValue, ProblemDetails> {
     let secure = if shared.is_tls() { "; Secure" } else { "" };
     let text = format!(
         "{}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={age_s}{secure}",
         shared.auth.cookie_name
     );
-    HeaderValue::try_from(text).map_err(|e| Problem::internal(e.to_string()))
+    HeaderValue::try_from(text).map_err(|e| ProblemDetails::internal(e.to_string()))
 }
 
 /// DELETE: log out.
-pub(crate) async fn logout(shared: Arc<Shared>, request: Request) -> Answer {
+pub(crate) async fn logout(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     if let Some(session) = caller(&request)?.session {
         locked(&shared.auth.sessions).end(&session);
     }
@@ -224,7 +242,7 @@ struct NewPassword {
 }
 
 /// PUT: change one's own password. Other sessions of the user end.
-pub(crate) async fn change_password(shared: Arc<Shared>, request: Request) -> Answer {
+pub(crate) async fn change_password(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let caller = caller(&request)?.clone();
     let NewPassword { old, new } = body(&request)?;
     let (login, source) = (LoginName::of(&caller.name, true), source_of(request.peer.ip()));
@@ -236,41 +254,41 @@ pub(crate) async fn change_password(shared: Arc<Shared>, request: Request) -> An
             .await?;
     let Some(hashed) = hashed else {
         locked(&shared.auth.throttle).failed(clock::now(), &login, source);
-        return Err(Problem::forbidden("the old password is wrong"));
+        return Err(ProblemDetails::forbidden("the old password is wrong"));
     };
     let hashed = hashed?;
     let mut accounts = shared.auth.accounts()?;
     // An admin may have set another one while this one was hashed.
     if accounts.user(&caller.name).is_none_or(|u| u.password != before) {
-        return Err(Problem::conflict("your password was changed meanwhile: log in again"));
+        return Err(ProblemDetails::conflict("your password was changed meanwhile: log in again"));
     }
-    let change = |users: &mut Vec<User>, _: &mut Vec<ApiToken>| {
+    let change = |users: &mut Vec<ConsoleUser>, _: &mut Vec<ApiToken>| {
         users
             .iter_mut()
             .filter(|u| u.name == caller.name)
             .for_each(|u| u.set_password(hashed.clone(), history));
     };
-    accounts.change(change).map_err(Problem::unavailable)?;
+    accounts.change(change).map_err(ProblemDetails::unavailable)?;
     drop(accounts);
     locked(&shared.auth.sessions).end_all_of(&caller.name, caller.session);
     Ok(Reply::empty())
 }
 
 /// The user of a session.
-fn own_user(shared: &Shared, caller: &Caller) -> Result<User, Problem> {
+fn own_user(shared: &HandlerContext, caller: &Caller) -> Result<ConsoleUser, ProblemDetails> {
     let user = match caller.session {
         Some(_) => shared.auth.accounts()?.user(&caller.name).cloned(),
         None => None,
     };
-    user.ok_or_else(|| Problem::conflict("only users have a password and a second factor"))
+    user.ok_or_else(|| ProblemDetails::conflict("only users have a password and a second factor"))
 }
 
 /// Hashes a new password of a user. Errors: it was used before, is too short or too long.
-fn new_password(user: &User, password: &str, history: usize) -> Result<Hashed, Problem> {
-    let hashed = Hashed::of(password)?;
+fn new_password(user: &ConsoleUser, password: &str, history: usize) -> Result<PasswordHash, ProblemDetails> {
+    let hashed = PasswordHash::of(password)?;
     let former = user.former.iter().take(history);
     if history > 0 && std::iter::once(&user.password).chain(former).any(|former| former.fits(password)) {
-        return Err(Problem::unprocessable(format!(
+        return Err(ProblemDetails::unprocessable(format!(
             "this password was used before: take one that differs from the last {history} and from the present one"
         )));
     }
@@ -295,23 +313,25 @@ struct EnrolmentView<'a> {
 const ENROLMENT_WITHIN: Duration = Duration::from_secs(600);
 
 /// POST: begin to set up a second factor of one's own.
-pub(crate) async fn begin_enrolment(shared: Arc<Shared>, request: Request) -> Answer {
+pub(crate) async fn begin_enrolment(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let caller = caller(&request)?.clone();
     let Enrolment { password } = body(&request)?;
     if shared.auth.second_factor == SecondFactor::Off {
-        return Err(Problem::conflict("second factors are off: `api.second_factor` in the configuration"));
+        return Err(ProblemDetails::conflict(
+            "second factors are off: `api.second_factor` in the configuration",
+        ));
     }
     let (login, source) = (LoginName::of(&caller.name, true), source_of(request.peer.ip()));
     wait_over(&shared, &login, source)?;
     let user = own_user(&shared, &caller)?;
     if user.totp.is_some() {
-        return Err(Problem::conflict(
+        return Err(ProblemDetails::conflict(
             "you have a second factor: an admin, or `whimbrel console --reset-second-factor` on the core's host, removes it",
         ));
     }
     if !hashing(&shared, move || user.password.fits(&password)).await? {
         locked(&shared.auth.throttle).failed(clock::now(), &login, source);
-        return Err(Problem::forbidden("the password is wrong"));
+        return Err(ProblemDetails::forbidden("the password is wrong"));
     }
     let (totp, now) = (Totp::new()?, clock::now());
     let shown = Reply::json(&EnrolmentView { secret: totp.secret(), uri: totp.uri(&caller.name) })?;
@@ -330,26 +350,25 @@ struct FirstCode {
 }
 
 /// PUT: end setting up a second factor, by its first code.
-pub(crate) async fn end_enrolment(shared: Arc<Shared>, request: Request) -> Answer {
+pub(crate) async fn end_enrolment(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let caller = caller(&request)?.clone();
     let FirstCode { code } = body(&request)?;
     own_user(&shared, &caller)?;
     let mut pending = locked(&shared.auth.pending);
     let now = clock::now();
-    let (totp, _) = pending
-        .get(&caller.name)
-        .filter(|(_, until)| *until > now)
-        .ok_or_else(|| Problem::conflict("begin again: a second factor is set up within ten minutes"))?;
+    let (totp, _) = pending.get(&caller.name).filter(|(_, until)| *until > now).ok_or_else(|| {
+        ProblemDetails::conflict("begin again: a second factor is set up within ten minutes")
+    })?;
     let used = totp.after(&code, SystemTime::now()).ok_or_else(|| {
-        Problem::unprocessable(
+        ProblemDetails::unprocessable(
             "the code is wrong: check the clock of your telephone, and send the present code",
         )
     })?;
     let mut accounts = shared.auth.accounts()?;
-    let change = |users: &mut Vec<User>, _: &mut Vec<ApiToken>| {
+    let change = |users: &mut Vec<ConsoleUser>, _: &mut Vec<ApiToken>| {
         users.iter_mut().filter(|u| u.name == caller.name).for_each(|u| u.totp = Some(used.clone()));
     };
-    accounts.change(change).map_err(Problem::unavailable)?;
+    accounts.change(change).map_err(ProblemDetails::unavailable)?;
     pending.remove(&caller.name);
     drop(accounts);
     // Sessions that began with the password alone end.
@@ -358,14 +377,17 @@ pub(crate) async fn end_enrolment(shared: Arc<Shared>, request: Request) -> Answ
 }
 
 /// DELETE: remove a user's second factor, whose telephone was lost. The user's sessions end.
-pub(crate) async fn reset_second_factor(shared: Arc<Shared>, request: Request) -> Answer {
+pub(crate) async fn reset_second_factor(
+    shared: Arc<HandlerContext>,
+    request: RoutedRequest,
+) -> HandlerResult {
     let name = request.param(0).to_owned();
     let mut accounts = shared.auth.accounts()?;
     accounts.user(&name).ok_or_else(|| no_user(&name))?;
-    let change = |users: &mut Vec<User>, _: &mut Vec<ApiToken>| {
+    let change = |users: &mut Vec<ConsoleUser>, _: &mut Vec<ApiToken>| {
         users.iter_mut().filter(|u| u.name == name).for_each(|u| u.totp = None);
     };
-    accounts.change(change).map_err(Problem::unavailable)?;
+    accounts.change(change).map_err(ProblemDetails::unavailable)?;
     drop(accounts);
     locked(&shared.auth.sessions).end_all_of(&name, None);
     Ok(Reply::empty())
@@ -380,9 +402,11 @@ struct OneTimeLink {
 }
 
 /// POST: make a one-time link. Only for this host's commands: the kernel says that root or the core's own user runs them.
-pub(crate) async fn link(shared: Arc<Shared>, request: Request) -> Answer {
+pub(crate) async fn link(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     if caller(&request)?.name != "local" {
-        return Err(Problem::forbidden("only `whimbrel console` on the core's host makes one-time links"));
+        return Err(ProblemDetails::forbidden(
+            "only `whimbrel console` on the core's host makes one-time links",
+        ));
     }
     let link = secret()?;
     locked(&shared.auth.links).add(clock::now(), digest_of(&link));
@@ -399,13 +423,13 @@ struct UserView<'a> {
     second_factor: bool,
 }
 
-impl<'a> From<&'a User> for UserView<'a> {
-    fn from(u: &'a User) -> Self {
+impl<'a> From<&'a ConsoleUser> for UserView<'a> {
+    fn from(u: &'a ConsoleUser) -> Self {
         Self { name: &u.name, role: u.role, created: &u.created, second_factor: u.totp.is_some() }
     }
 }
 
-pub(crate) async fn users(shared: Arc<Shared>, _: Request) -> Answer {
+pub(crate) async fn users(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
     let accounts = shared.auth.accounts()?;
     Reply::json(&accounts.users().iter().map(UserView::from).collect::<Vec<_>>())
 }
@@ -419,26 +443,26 @@ struct NewUser {
     password: Password,
 }
 
-pub(crate) async fn add_user(shared: Arc<Shared>, request: Request) -> Answer {
+pub(crate) async fn add_user(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let NewUser { name, role, password } = body(&request)?;
     let name = checked_name(&name)?;
-    let password = hashing(&shared, move || Hashed::of(&password)).await??;
+    let password = hashing(&shared, move || PasswordHash::of(&password)).await??;
     let created = clock::rfc3339(clock::now());
-    let user = User { name, role, password, former: Vec::new(), totp: None, created };
+    let user = ConsoleUser { name, role, password, former: Vec::new(), totp: None, created };
     let shown = Reply::json(&UserView::from(&user))?;
     let mut accounts = shared.auth.accounts()?;
     if accounts.user(&user.name).is_some() {
-        return Err(Problem::conflict(format!("there is a user {} already", user.name)));
+        return Err(ProblemDetails::conflict(format!("there is a user {} already", user.name)));
     }
     if accounts.users().len() >= USERS_MAX {
-        return Err(Problem::conflict(format!(
+        return Err(ProblemDetails::conflict(format!(
             "there are {USERS_MAX} users, which is the limit: remove one"
         )));
     }
     if accounts.users().is_empty() && role != UserRole::Admin {
-        return Err(Problem::unprocessable("the first user must be an admin"));
+        return Err(ProblemDetails::unprocessable("the first user must be an admin"));
     }
-    accounts.change(|users, _| users.push(user)).map_err(Problem::unavailable)?;
+    accounts.change(|users, _| users.push(user)).map_err(ProblemDetails::unavailable)?;
     Ok(shown.with(StatusCode::CREATED))
 }
 
@@ -450,7 +474,7 @@ struct UserChange {
     password: Option<Password>,
 }
 
-pub(crate) async fn edit_user(shared: Arc<Shared>, request: Request) -> Answer {
+pub(crate) async fn edit_user(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let UserChange { role, password } = body(&request)?;
     let name = request.param(0).to_owned();
     let history = shared.auth.history;
@@ -465,39 +489,39 @@ pub(crate) async fn edit_user(shared: Arc<Shared>, request: Request) -> Answer {
     if role != UserRole::Admin {
         another_admin(accounts.users(), &name)?;
     }
-    let mut changed = User { role, ..user };
+    let mut changed = ConsoleUser { role, ..user };
     if let Some(hashed) = hashed {
         changed.set_password(hashed, history);
     }
     let shown = Reply::json(&UserView::from(&changed))?;
     accounts
         .change(|users, _| users.iter_mut().filter(|u| u.name == name).for_each(|u| *u = changed.clone()))
-        .map_err(Problem::unavailable)?;
+        .map_err(ProblemDetails::unavailable)?;
     drop(accounts);
     locked(&shared.auth.sessions).end_all_of(&name, None);
     Ok(shown)
 }
 
-pub(crate) async fn remove_user(shared: Arc<Shared>, request: Request) -> Answer {
+pub(crate) async fn remove_user(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let name = request.param(0).to_owned();
     let mut accounts = shared.auth.accounts()?;
     accounts.user(&name).ok_or_else(|| no_user(&name))?;
     another_admin(accounts.users(), &name)?;
-    accounts.change(|users, _| users.retain(|u| u.name != name)).map_err(Problem::unavailable)?;
+    accounts.change(|users, _| users.retain(|u| u.name != name)).map_err(ProblemDetails::unavailable)?;
     drop(accounts);
     locked(&shared.auth.sessions).end_all_of(&name, None);
     Ok(Reply::empty())
 }
 
-fn no_user(name: &str) -> Problem {
-    Problem::not_found(format!("there is no user {name}"))
+fn no_user(name: &str) -> ProblemDetails {
+    ProblemDetails::not_found(format!("there is no user {name}"))
 }
 
 /// Without an admin, only `whimbrel console` leads to another one.
-fn another_admin(users: &[User], name: &str) -> Result<(), Problem> {
+fn another_admin(users: &[ConsoleUser], name: &str) -> Result<(), ProblemDetails> {
     let is_admin = users.iter().any(|u| u.name == name && u.role == UserRole::Admin);
     if is_admin && !users.iter().any(|u| u.name != name && u.role == UserRole::Admin) {
-        return Err(Problem::conflict(format!("{name} is the only admin: make another one first")));
+        return Err(ProblemDetails::conflict(format!("{name} is the only admin: make another one first")));
     }
     Ok(())
 }
@@ -520,7 +544,7 @@ impl<'a> From<&'a ApiToken> for TokenView<'a> {
     }
 }
 
-pub(crate) async fn tokens(shared: Arc<Shared>, _: Request) -> Answer {
+pub(crate) async fn tokens(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
     let accounts = shared.auth.accounts()?;
     Reply::json(&accounts.tokens().iter().map(TokenView::from).collect::<Vec<_>>())
 }
@@ -533,14 +557,14 @@ struct NewToken {
     scopes: Vec<Scope>,
 }
 
-pub(crate) async fn add_token(shared: Arc<Shared>, request: Request) -> Answer {
+pub(crate) async fn add_token(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let NewToken { name, mut scopes } = body(&request)?;
     let name = checked_name(&name)?;
     scopes.sort_unstable();
     scopes.dedup();
     if scopes.is_empty() {
         let all: Vec<&str> = Scope::ALL.iter().map(|s| s.word()).collect();
-        return Err(Problem::unprocessable(format!("name at least one scope of {}", all.join(", "))));
+        return Err(ProblemDetails::unprocessable(format!("name at least one scope of {}", all.join(", "))));
     }
     let secret = format!("whimbrel_{}", secret()?);
     let (digest, created) = (hex(&digest_of(&secret)), clock::rfc3339(clock::now()));
@@ -548,23 +572,23 @@ pub(crate) async fn add_token(shared: Arc<Shared>, request: Request) -> Answer {
     let shown = Reply::json(&TokenView { token: Some(&secret), ..TokenView::from(&token) })?;
     let mut accounts = shared.auth.accounts()?;
     if accounts.tokens().iter().any(|t| t.name == token.name) {
-        return Err(Problem::conflict(format!("there is a token {} already", token.name)));
+        return Err(ProblemDetails::conflict(format!("there is a token {} already", token.name)));
     }
     if accounts.tokens().len() >= TOKENS_MAX {
-        return Err(Problem::conflict(format!(
+        return Err(ProblemDetails::conflict(format!(
             "there are {TOKENS_MAX} tokens, which is the limit: remove one"
         )));
     }
-    accounts.change(|_, tokens| tokens.push(token)).map_err(Problem::unavailable)?;
+    accounts.change(|_, tokens| tokens.push(token)).map_err(ProblemDetails::unavailable)?;
     Ok(shown.with(StatusCode::CREATED))
 }
 
-pub(crate) async fn remove_token(shared: Arc<Shared>, request: Request) -> Answer {
+pub(crate) async fn remove_token(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let name = request.param(0);
     let mut accounts = shared.auth.accounts()?;
     if !accounts.tokens().iter().any(|t| t.name == name) {
-        return Err(Problem::not_found(format!("there is no token {name}")));
+        return Err(ProblemDetails::not_found(format!("there is no token {name}")));
     }
-    accounts.change(|_, tokens| tokens.retain(|t| t.name != name)).map_err(Problem::unavailable)?;
+    accounts.change(|_, tokens| tokens.retain(|t| t.name != name)).map_err(ProblemDetails::unavailable)?;
     Ok(Reply::empty())
 }

@@ -33,13 +33,13 @@ use whimbrel_node::clock;
 use whimbrel_node::config::{Api, SecondFactor};
 use whimbrel_node::local_socket::Uid;
 
-use self::accounts::{Accounts, User};
+use self::accounts::{Accounts, ConsoleUser};
 use self::rate::Rates;
 use self::sessions::{OneTimeLinks, UserSessions};
 use self::throttle::Throttle;
 pub(super) use self::throttle::source_of;
 use self::totp::Totp;
-use super::problem::Problem;
+use super::problem::ProblemDetails;
 
 /// The session's cookie in clear, on a loopback address.
 const COOKIE_NAME: &str = "whimbrel_session";
@@ -155,18 +155,20 @@ fn is_same(a: &[u8], b: &[u8]) -> bool {
 }
 
 /// A secret of 256 bits in hexadecimal digits.
-fn secret() -> Result<String, Problem> {
+fn secret() -> Result<String, ProblemDetails> {
     Ok(hex(&random::<32>()?))
 }
 
-fn random<const N: usize>() -> Result<[u8; N], Problem> {
+fn random<const N: usize>() -> Result<[u8; N], ProblemDetails> {
     let mut out = [0; N];
     let mut filled = 0;
     while filled < N {
         match getrandom(&mut out[filled..], GetRandomFlags::empty()) {
             Ok(n) => filled += n,
             Err(rustix::io::Errno::INTR) => {}
-            Err(e) => return Err(Problem::unavailable(format!("the system gives no random octets: {e}"))),
+            Err(e) => {
+                return Err(ProblemDetails::unavailable(format!("the system gives no random octets: {e}")));
+            }
         }
     }
     Ok(out)
@@ -212,9 +214,9 @@ impl Auth {
         }
     }
 
-    fn accounts(&self) -> Result<MutexGuard<'_, Accounts>, Problem> {
+    fn accounts(&self) -> Result<MutexGuard<'_, Accounts>, ProblemDetails> {
         let mut accounts = locked(&self.accounts);
-        accounts.load().map_err(Problem::unavailable)?;
+        accounts.load().map_err(ProblemDetails::unavailable)?;
         Ok(accounts)
     }
 
@@ -239,11 +241,12 @@ impl Auth {
         peer: RequestPeer,
         method: &Method,
         headers: &HeaderMap,
-    ) -> Result<Option<Caller>, Problem> {
+    ) -> Result<Option<Caller>, ProblemDetails> {
         let now = clock::now();
         if let Some(authorization) = headers.get(AUTHORIZATION) {
             let token = authorization.to_str().ok().and_then(|v| v.strip_prefix("Bearer "));
-            let token = token.ok_or_else(|| Problem::unauthorized("send `Authorization: Bearer TOKEN`"))?;
+            let token =
+                token.ok_or_else(|| ProblemDetails::unauthorized("send `Authorization: Bearer TOKEN`"))?;
             return self.of_token(token.trim()).map(Some);
         }
         if let RequestPeer::Local(_) = peer {
@@ -253,12 +256,12 @@ impl Auth {
         let session = digest_of(cookie);
         let mut sessions = locked(&self.sessions);
         let Some(found) = sessions.find(now, &session) else {
-            return Err(Problem::unauthorized("the session has ended: log in again"));
+            return Err(ProblemDetails::unauthorized("the session has ended: log in again"));
         };
         let safe = matches!(*method, Method::GET | Method::HEAD);
         let csrf = headers.get(CSRF_HEADER).map(hyper::header::HeaderValue::as_bytes).unwrap_or_default();
         if !safe && !is_same(csrf, found.csrf.as_bytes()) {
-            return Err(Problem::forbidden(
+            return Err(ProblemDetails::forbidden(
                 "the request does not repeat its session's CSRF token (X-CSRF-Token)",
             ));
         }
@@ -269,21 +272,22 @@ impl Auth {
     }
 
     /// Scopes that the user of a session has at this moment: a changed role applies at once.
-    fn scopes_of(&self, name: &str, role: Option<UserRole>) -> Result<Vec<Scope>, Problem> {
+    fn scopes_of(&self, name: &str, role: Option<UserRole>) -> Result<Vec<Scope>, ProblemDetails> {
         if let Some(role) = role {
             return Ok(role.scopes().to_vec());
         }
         let accounts = self.accounts()?;
-        let user = accounts.user(name).ok_or_else(|| Problem::unauthorized("this user was removed"))?;
+        let user =
+            accounts.user(name).ok_or_else(|| ProblemDetails::unauthorized("this user was removed"))?;
         Ok(if self.must_enrol(user) { Vec::new() } else { user.role.scopes().to_vec() })
     }
 
     /// True if the configuration requires a second factor and the user has not set one up.
-    fn must_enrol(&self, user: &User) -> bool {
+    fn must_enrol(&self, user: &ConsoleUser) -> bool {
         self.second_factor == SecondFactor::Required && user.totp.is_none()
     }
 
-    fn of_token(&self, token: &str) -> Result<Caller, Problem> {
+    fn of_token(&self, token: &str) -> Result<Caller, ProblemDetails> {
         let digest = digest_of(token);
         #[cfg(test)]
         if token == TEST_TOKEN {
@@ -296,18 +300,18 @@ impl Auth {
                 let name = format!("token:{}", token.name);
                 Ok(Caller { name, scopes: token.scopes.clone(), session: None, token: Some(digest) })
             }
-            None => Err(Problem::unauthorized("this token is not, or no longer, valid")),
+            None => Err(ProblemDetails::unauthorized("this token is not, or no longer, valid")),
         }
     }
 
     /// Counts a request of a caller. Commands on this host are not counted: their users may command the core
     /// anyway.
-    pub(super) fn count(&self, caller: &Caller) -> Result<(), Problem> {
+    pub(super) fn count(&self, caller: &Caller) -> Result<(), ProblemDetails> {
         if caller.is_local() {
             return Ok(());
         }
         locked(&self.rates).count(clock::now(), &caller.name).map_err(|wait| {
-            Problem::too_many(format!(
+            ProblemDetails::too_many(format!(
                 "{} sends too many requests: the next one is taken in {} ms",
                 caller.name,
                 wait.as_millis()

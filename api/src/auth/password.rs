@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::{hex, is_same, random};
-use crate::problem::Problem;
+use crate::problem::ProblemDetails;
 use whimbrel_node::config::value::unhex;
 
 /// Characters of a password at least and at most. Length is what counts: no rule asks for kinds of characters (NIST SP 800-63B §5.1.1.2).
@@ -36,7 +36,7 @@ impl std::ops::Deref for Password {
 
 /// What is kept of a password.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Hashed {
+pub(super) struct PasswordHash {
     memory_kib: u32,
     passes: u32,
     lanes: u32,
@@ -44,11 +44,11 @@ pub(super) struct Hashed {
     hash: String,
 }
 
-impl Hashed {
+impl PasswordHash {
     /// Hashes a new password. Errors: it is too short or too long.
-    pub(super) fn of(password: &str) -> Result<Self, Problem> {
+    pub(super) fn of(password: &str) -> Result<Self, ProblemDetails> {
         if !LENGTH.contains(&password.chars().count()) {
-            return Err(Problem::unprocessable(format!(
+            return Err(ProblemDetails::unprocessable(format!(
                 "a password has {} to {} characters",
                 LENGTH.start(),
                 LENGTH.end()
@@ -58,7 +58,7 @@ impl Hashed {
         let salt = hex(&random::<SALT_OCTETS>()?);
         let mut hashed = Self { memory_kib, passes, lanes, salt, hash: String::new() };
         hashed.hash =
-            hashed.computed(password).ok_or_else(|| Problem::internal("no password can be hashed"))?;
+            hashed.computed(password).ok_or_else(|| ProblemDetails::internal("no password can be hashed"))?;
         Ok(hashed)
     }
 
@@ -91,9 +91,9 @@ mod tests {
 
     #[test] // RFC 9106 §3.1: the same password has another hash under another salt
     fn a_password_fits_its_own_hash_alone() {
-        let (a, b) = (Hashed::of("correct horse").unwrap(), Hashed::of("correct horse").unwrap());
+        let (a, b) = (PasswordHash::of("correct horse").unwrap(), PasswordHash::of("correct horse").unwrap());
         assert!(a.fits("correct horse") && b.fits("correct horse"));
-        assert!(!a.fits("correct horsf") && !a.fits("") && !Hashed::of_unknown_user().fits(""));
+        assert!(!a.fits("correct horsf") && !a.fits("") && !PasswordHash::of_unknown_user().fits(""));
         assert_ne!(a.hash, b.hash);
         let shown = serde_json::to_string(&a).unwrap();
         assert!(!shown.contains("correct"), "{shown}");
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn short_and_endless_passwords_are_refused() {
         for password in ["", "123456789", &"x".repeat(257)] {
-            assert_eq!(Hashed::of(password).unwrap_err().status, 422, "{}", password.len());
+            assert_eq!(PasswordHash::of(password).unwrap_err().status, 422, "{}", password.len());
         }
     }
 }

@@ -17,7 +17,7 @@ const LINKS_MAX: usize = 16;
 
 /// A session of a logged-in user.
 #[derive(Clone, Debug)]
-pub(super) struct Session {
+pub(super) struct ConsoleSession {
     pub(super) user: String,
     /// The role of a session that a one-time link began; a user's is looked up at each request.
     pub(super) role: Option<UserRole>,
@@ -26,7 +26,7 @@ pub(super) struct Session {
     used: Instant,
 }
 
-impl Session {
+impl ConsoleSession {
     pub(super) fn new(user: &str, role: Option<UserRole>, csrf: String, now: Instant) -> Self {
         Self { user: user.into(), role, csrf, begun: now, used: now }
     }
@@ -38,7 +38,7 @@ impl Session {
 
 /// All sessions, by the digest of their cookie.
 pub(super) struct UserSessions {
-    all: BTreeMap<Digest, Session>,
+    all: BTreeMap<Digest, ConsoleSession>,
     /// Without a request for this long, a session ends.
     idle: Duration,
 }
@@ -48,7 +48,7 @@ impl UserSessions {
         Self { all: BTreeMap::new(), idle }
     }
 
-    pub(super) fn begin(&mut self, now: Instant, id: Digest, session: Session) {
+    pub(super) fn begin(&mut self, now: Instant, id: Digest, session: ConsoleSession) {
         self.all.retain(|_, s| s.is_alive(now, self.idle));
         if self.all.len() >= SESSIONS_MAX
             && let Some(idlest) = self.all.iter().min_by_key(|(_, s)| s.used).map(|(id, _)| *id)
@@ -59,7 +59,7 @@ impl UserSessions {
     }
 
     /// A session that is alive; this counts as a use of it.
-    pub(super) fn find(&mut self, now: Instant, id: &Digest) -> Option<&Session> {
+    pub(super) fn find(&mut self, now: Instant, id: &Digest) -> Option<&ConsoleSession> {
         let session = self.all.get_mut(id).filter(|s| s.is_alive(now, self.idle))?;
         session.used = now;
         Some(session)
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn a_session_ends_when_it_is_idle_or_old() {
         let mut sessions = UserSessions::new(Duration::from_secs(12 * 3600));
-        let new = |hours| Session::new("anna", None, String::new(), at(hours));
+        let new = |hours| ConsoleSession::new("anna", None, String::new(), at(hours));
         sessions.begin(at(0), [1; 32], new(0));
         assert!(sessions.find(at(11), &[1; 32]).is_some() && sessions.find(at(22), &[1; 32]).is_some());
         assert!(sessions.find(at(34), &[1; 32]).is_none());
@@ -131,7 +131,7 @@ mod tests {
             sessions.begin(
                 Instant(i),
                 id,
-                Session::new("anna", Some(UserRole::Viewer), String::new(), Instant(i)),
+                ConsoleSession::new("anna", Some(UserRole::Viewer), String::new(), Instant(i)),
             );
         }
         assert_eq!(sessions.all.len(), SESSIONS_MAX);

@@ -26,9 +26,9 @@ const SOURCE_BITS: (u32, u32) = (24, 48);
 
 /// A prefix of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Source(IpAddr);
+pub(crate) struct SourcePrefix(IpAddr);
 
-impl fmt::Display for Source {
+impl fmt::Display for SourcePrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bits = if self.0.is_ipv4() { SOURCE_BITS.0 } else { SOURCE_BITS.1 };
         write!(f, "{}/{bits}", self.0)
@@ -36,8 +36,8 @@ impl fmt::Display for Source {
 }
 
 /// The source that an address belongs to.
-pub(crate) fn source_of(address: IpAddr) -> Source {
-    Source(match address.to_canonical() {
+pub(crate) fn source_of(address: IpAddr) -> SourcePrefix {
+    SourcePrefix(match address.to_canonical() {
         IpAddr::V4(a) => Ipv4Addr::from(u32::from(a) & u32::MAX << (32 - SOURCE_BITS.0)).into(),
         IpAddr::V6(a) => Ipv6Addr::from(u128::from(a) & u128::MAX << (128 - SOURCE_BITS.1)).into(),
     })
@@ -77,7 +77,7 @@ pub(super) struct Throttle {
     /// Failures of a source that cost nothing: people mistype.
     free: u32,
     names: BTreeMap<LoginName, Failures>,
-    sources: BTreeMap<Source, Failures>,
+    sources: BTreeMap<SourcePrefix, Failures>,
 }
 
 impl Throttle {
@@ -86,7 +86,7 @@ impl Throttle {
     }
 
     /// Until when a login has to wait, if it has to.
-    pub(super) fn wait(&self, now: Instant, name: &LoginName, source: Source) -> Option<Instant> {
+    pub(super) fn wait(&self, now: Instant, name: &LoginName, source: SourcePrefix) -> Option<Instant> {
         let until = |failures: &Failures, free: u32| {
             let doublings = failures.in_a_row.checked_sub(free)?;
             let wait = Duration::from_secs(1) * 2u32.saturating_pow(doublings.min(16));
@@ -97,7 +97,7 @@ impl Throttle {
         of_name.max(of_source).filter(|until| *until > now)
     }
 
-    pub(super) fn failed(&mut self, now: Instant, name: &LoginName, source: Source) {
+    pub(super) fn failed(&mut self, now: Instant, name: &LoginName, source: SourcePrefix) {
         self.names.retain(|_, f| now.since(f.last) < FORGOTTEN_AFTER);
         self.sources.retain(|_, f| now.since(f.last) < FORGOTTEN_AFTER);
         if self.sources.len() >= SOURCES_MAX
@@ -118,7 +118,7 @@ impl Throttle {
 
     /// A login of a name succeeded. It was counted as a failure before, which is taken back from its source. All of the source's count is
     /// reset only if no other name failed there: otherwise the holder of one password could guess another one without limit.
-    pub(super) fn succeeded(&mut self, name: &LoginName, source: Source) {
+    pub(super) fn succeeded(&mut self, name: &LoginName, source: SourcePrefix) {
         self.names.remove(name);
         if self.sources.get(&source).is_some_and(|failures| failures.name.as_ref() == Some(name)) {
             self.sources.remove(&source);
@@ -128,7 +128,7 @@ impl Throttle {
     }
 
     /// A login that was counted as a failure did not fail, and is not complete either: its password is right, and the code is missing.
-    pub(super) fn not_failed(&mut self, name: &LoginName, source: Source) {
+    pub(super) fn not_failed(&mut self, name: &LoginName, source: SourcePrefix) {
         take_one_back(&mut self.names, name);
         take_one_back(&mut self.sources, &source);
     }
@@ -153,7 +153,7 @@ mod tests {
         Instant(s * 1_000_000)
     }
 
-    fn source(text: &str) -> Source {
+    fn source(text: &str) -> SourcePrefix {
         source_of(text.parse().unwrap())
     }
 

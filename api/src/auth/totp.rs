@@ -6,7 +6,7 @@ use ring::hmac;
 use serde::{Deserialize, Serialize};
 
 use super::{is_same, random};
-use crate::problem::Problem;
+use crate::problem::ProblemDetails;
 
 /// Octets of the shared secret: the length of an SHA-1 (RFC 4226 §4 R6).
 const SECRET_OCTETS: usize = 20;
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Totp {
 
 impl Totp {
     /// A new secret.
-    pub(super) fn new() -> Result<Self, Problem> {
+    pub(super) fn new() -> Result<Self, ProblemDetails> {
         Ok(Self { secret: base32(&random::<SECRET_OCTETS>()?), used: 0 })
     }
 

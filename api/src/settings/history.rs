@@ -47,9 +47,9 @@ pub(super) struct VersionView {
 }
 
 /// The folder with all versions.
-pub(super) struct History(PathBuf);
+pub(super) struct SettingsHistory(PathBuf);
 
-impl History {
+impl SettingsHistory {
     /// The history beside a store.
     pub(super) fn of(store: &Path) -> Self {
         Self(beside(store, ".configurations"))
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn versions_are_bounded_private_and_numbered_on() {
         let folder = tempfile::tempdir().unwrap();
-        let history = History::of(&folder.path().join("s.db"));
+        let history = SettingsHistory::of(&folder.path().join("s.db"));
         for i in 0..VERSIONS_MAX + 6 {
             history.add("anna", "saved", format!("a: {i}\nb: 1\n")).unwrap();
         }
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_file_that_was_changed_on_the_host_is_a_version_once() {
         let folder = tempfile::tempdir().unwrap();
-        let history = History::of(&folder.path().join("s.db"));
+        let history = SettingsHistory::of(&folder.path().join("s.db"));
         for text in ["a", "a", "b", "b", "a"] {
             history.found(text, Some(UNIX_EPOCH)).unwrap();
         }

@@ -16,13 +16,13 @@ use hyper::header::{ETAG, HeaderValue};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use self::history::{History, Version, VersionView};
-use super::Shared;
-use super::handlers::Answer;
-use super::problem::{LineProblem, Problem};
-use super::routes::{Reply, Request};
+use self::history::{SettingsHistory, Version, VersionView};
+use super::HandlerContext;
+use super::handlers::HandlerResult;
+use super::problem::{LineProblem, ProblemDetails};
+use super::routes::{Reply, RoutedRequest};
 use whimbrel_node::config::{self, LoadError, secrets};
-use whimbrel_node::observation::Command;
+use whimbrel_node::observation::ConsoleCommand;
 
 /// The configuration file.
 #[derive(Serialize)]
@@ -67,7 +67,7 @@ struct SettingsChange {
 
 /// A change that was made.
 #[derive(Serialize)]
-struct Changed {
+struct AppliedChange {
     /// The number of the version; `None` if the history could not be written.
     version: Option<u64>,
     /// The keys whose change waits for the next start.
@@ -90,11 +90,11 @@ struct FormerText {
 
 /// Runs on a thread that may block, one request at a time.
 async fn with_file<T: Send + 'static>(
-    shared: &Arc<Shared>,
-    work: impl FnOnce(&Shared, &Path) -> Result<T, Problem> + Send + 'static,
-) -> Result<T, Problem> {
+    shared: &Arc<HandlerContext>,
+    work: impl FnOnce(&HandlerContext, &Path) -> Result<T, ProblemDetails> + Send + 'static,
+) -> Result<T, ProblemDetails> {
     let Some(file) = shared.file.clone() else {
-        return Err(Problem::conflict(
+        return Err(ProblemDetails::conflict(
             "the core runs with the defaults: write a configuration file (`whimbrel config` prints one) and start with -c FILE",
         ));
     };
@@ -103,10 +103,10 @@ async fn with_file<T: Send + 'static>(
         let _one_at_a_time = shared.settings.lock().unwrap_or_else(PoisonError::into_inner);
         work(&shared, &file)
     });
-    done.await.map_err(|_| Problem::internal("the configuration could not be handled"))?
+    done.await.map_err(|_| ProblemDetails::internal("the configuration could not be handled"))?
 }
 
-pub(super) async fn show(shared: Arc<Shared>, _: Request) -> Answer {
+pub(super) async fn show(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
     let (settings, tag) = with_file(&shared, |shared, file| {
         let text = read(file)?;
         seen(shared, file, &text);
@@ -121,11 +121,11 @@ pub(super) async fn show(shared: Arc<Shared>, _: Request) -> Answer {
     Ok(Reply::json(&settings)?.header(ETAG, header(&tag)?))
 }
 
-pub(super) async fn defaults(_: Arc<Shared>, _: Request) -> Answer {
+pub(super) async fn defaults(_: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
     Reply::json(&Defaults { text: config::defaults() })
 }
 
-pub(super) async fn check(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn check(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let SettingsDraft { text } = json(&request)?;
     let checked = with_file(&shared, move |shared, file| {
         let former = read(file)?;
@@ -137,22 +137,22 @@ pub(super) async fn check(shared: Arc<Shared>, request: Request) -> Answer {
     Reply::json(&checked.await?)
 }
 
-pub(super) async fn change(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn change(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let SettingsChange { text, version } = json(&request)?;
     let by = request.caller.as_ref().map(|c| c.name.clone()).unwrap_or_default();
     let if_match = request.header("if-match").to_owned();
     if if_match.is_empty() {
-        return Err(Problem::bad_request("name what was changed: send its ETag as If-Match"));
+        return Err(ProblemDetails::bad_request("name what was changed: send its ETag as If-Match"));
     }
     let (changed, config, tag) = with_file(&shared, move |shared, file| {
         let former = read(file)?;
         seen(shared, file, &former);
         if !if_match.split(',').any(|t| t.trim() == tag(&former)) {
-            return Err(Problem::precondition_failed(
+            return Err(ProblemDetails::precondition_failed(
                 "the configuration file was changed after you read it: read it again, and make your change to what it is now",
             ));
         }
-        let history = History::of(&shared.config.store.path);
+        let history = SettingsHistory::of(&shared.config.store.path);
         let (text, how) = match (text, version) {
             (Some(text), None) => {
                 let text = secrets::put_back(&text, &former, file);
@@ -161,13 +161,13 @@ pub(super) async fn change(shared: Arc<Shared>, request: Request) -> Answer {
             (None, Some(number)) => {
                 (history.version(number).map_err(unreadable)?.ok_or_else(|| unknown(number))?.text, format!("version {number} restored"))
             }
-            _ => return Err(Problem::bad_request("send either `text` or `version`")),
+            _ => return Err(ProblemDetails::bad_request("send either `text` or `version`")),
         };
-        let config::Checked { config, not_checked } = config::check(&text, file, &shared.config);
+        let config::CheckedConfig { config, not_checked } = config::check(&text, file, &shared.config);
         let config = config.map_err(|e| refused("the text is no usable configuration", &e))?;
-        let config::Reloaded { config, kept } = config::in_place_of(&shared.config, config);
+        let config::ReloadedConfig { config, kept } = config::in_place_of(&shared.config, config);
         write(file, &text).map_err(|e| {
-            Problem::conflict(format!(
+            ProblemDetails::conflict(format!(
                 "{} cannot be written: {e}. Nothing was changed; change the file on the core's host, then run `whimbrel reload`",
                 file.display()
             ))
@@ -176,56 +176,60 @@ pub(super) async fn change(shared: Arc<Shared>, request: Request) -> Answer {
         // The file counts: it is in force although its history may lack it.
         let added = history.add(&by, &how, text);
         let version = added.inspect_err(|e| warn!("the history of the configuration cannot be written: {e}")).ok();
-        Ok((Changed { version, kept, not_checked }, config, tag))
+        Ok((AppliedChange { version, kept, not_checked }, config, tag))
     })
     .await?;
     // A core without a control thread reads the file at its next start.
     if shared.console.control().is_some() {
-        shared.console.commands.send(Command::Reconfigure(Box::new(config)))?;
+        shared.console.commands.send(ConsoleCommand::Reconfigure(Box::new(config)))?;
     }
     Ok(Reply::json(&changed)?.header(ETAG, header(&tag)?))
 }
 
-pub(super) async fn versions(shared: Arc<Shared>, _: Request) -> Answer {
+pub(super) async fn versions(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
     let versions = with_file(&shared, |shared, file| {
         if let Ok(text) = read(file) {
             seen(shared, file, &text);
         }
-        History::of(&shared.config.store.path).views().map_err(unreadable)
+        SettingsHistory::of(&shared.config.store.path).views().map_err(unreadable)
     });
     let versions: Vec<VersionView> = versions.await?;
     Reply::json(&versions)
 }
 
-pub(super) async fn version(shared: Arc<Shared>, request: Request) -> Answer {
-    let number: u64 = request.param(0).parse().map_err(|_| Problem::bad_request("a version has a number"))?;
+pub(super) async fn version(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
+    let number: u64 =
+        request.param(0).parse().map_err(|_| ProblemDetails::bad_request("a version has a number"))?;
     let text = with_file(&shared, move |shared, file| {
-        let found = History::of(&shared.config.store.path).version(number).map_err(unreadable)?;
+        let found = SettingsHistory::of(&shared.config.store.path).version(number).map_err(unreadable)?;
         let Version { text, .. } = found.ok_or_else(|| unknown(number))?;
         secrets::hidden(&text, file).map_err(|e| refused("the version cannot be shown", &e))
     });
     Reply::json(&FormerText { text: text.await? })
 }
 
-fn unknown(number: u64) -> Problem {
-    Problem::not_found(format!("there is no version {number}; the newest {} are kept", history::VERSIONS_MAX))
+fn unknown(number: u64) -> ProblemDetails {
+    ProblemDetails::not_found(format!(
+        "there is no version {number}; the newest {} are kept",
+        history::VERSIONS_MAX
+    ))
 }
 
-fn unreadable(e: std::io::Error) -> Problem {
-    Problem::unavailable(format!("the history of the configuration cannot be read: {e}"))
+fn unreadable(e: std::io::Error) -> ProblemDetails {
+    ProblemDetails::unavailable(format!("the history of the configuration cannot be read: {e}"))
 }
 
-fn json<T: serde::de::DeserializeOwned>(request: &Request) -> Result<T, Problem> {
+fn json<T: serde::de::DeserializeOwned>(request: &RoutedRequest) -> Result<T, ProblemDetails> {
     serde_json::from_slice(&request.body)
-        .map_err(|e| Problem::bad_request(format!("the body is not what is taken here: {e}")))
+        .map_err(|e| ProblemDetails::bad_request(format!("the body is not what is taken here: {e}")))
 }
 
-fn header(tag: &str) -> Result<HeaderValue, Problem> {
-    HeaderValue::try_from(tag).map_err(|e| Problem::internal(e.to_string()))
+fn header(tag: &str) -> Result<HeaderValue, ProblemDetails> {
+    HeaderValue::try_from(tag).map_err(|e| ProblemDetails::internal(e.to_string()))
 }
 
-fn read(file: &Path) -> Result<String, Problem> {
-    config::text_of(file).map_err(|e| Problem::conflict(e.to_string()))
+fn read(file: &Path) -> Result<String, ProblemDetails> {
+    config::text_of(file).map_err(|e| ProblemDetails::conflict(e.to_string()))
 }
 
 /// A tag that changes with the text.
@@ -236,8 +240,8 @@ fn tag(text: &str) -> String {
 }
 
 /// What is wrong with a text, and what of it would wait for the next start.
-fn judged(shared: &Shared, file: &Path, text: &str) -> CheckAnswer {
-    let config::Checked { config, not_checked } = config::check(text, file, &shared.config);
+fn judged(shared: &HandlerContext, file: &Path, text: &str) -> CheckAnswer {
+    let config::CheckedConfig { config, not_checked } = config::check(text, file, &shared.config);
     match config {
         Ok(config) => {
             let kept = config::in_place_of(&shared.config, config).kept;
@@ -261,16 +265,16 @@ fn lines(e: &LoadError) -> Vec<LineProblem> {
     }
 }
 
-fn refused(what: &str, e: &LoadError) -> Problem {
+fn refused(what: &str, e: &LoadError) -> ProblemDetails {
     let lines = lines(e);
     let first = lines.first().map(|l| format!(": line {}: {}", l.line, l.problem)).unwrap_or_default();
-    Problem::unprocessable(format!("{what}{first}")).with_lines(lines)
+    ProblemDetails::unprocessable(format!("{what}{first}")).with_lines(lines)
 }
 
 /// Adds the file to the history if it was changed on the host.
-fn seen(shared: &Shared, file: &Path, text: &str) {
+fn seen(shared: &HandlerContext, file: &Path, text: &str) {
     let at = fs::metadata(file).and_then(|m| m.modified()).ok();
-    if let Err(e) = History::of(&shared.config.store.path).found(text, at) {
+    if let Err(e) = SettingsHistory::of(&shared.config.store.path).found(text, at) {
         warn!("the history of the configuration cannot be written: {e}");
     }
 }

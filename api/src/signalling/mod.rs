@@ -14,16 +14,16 @@ use whimbrel_control::UeId;
 use whimbrel_nas::{EPD_5GMM, EPD_5GSM, Envelope, mm, sm};
 use whimbrel_ngap::transfer as t;
 use whimbrel_node::clock;
-use whimbrel_node::observation::{Command, Interface, Message};
+use whimbrel_node::observation::{ConsoleCommand, Interface, Message};
 use whimbrel_pfcp::Frame;
 
 use self::tree::{Field, fields, words};
-use super::Shared;
+use super::HandlerContext;
 use super::auth::Scope;
-use super::handlers::{Answer, page};
-use super::problem::Problem;
-use super::routes::{Reply, Request};
-use super::why::subject::Subject;
+use super::handlers::{HandlerResult, page};
+use super::problem::ProblemDetails;
+use super::routes::{Reply, RoutedRequest};
+use super::why::subject::WhySubject;
 
 /// Messages that are read within messages, one in the other: NGAP, NAS, 5GSM, and a container.
 const DEPTH_MAX: usize = 6;
@@ -68,19 +68,20 @@ struct Nas {
 }
 
 /// The UEs that a name in a path means.
-pub(super) fn ues(shared: &Shared, text: &str) -> Result<Vec<UeId>, Problem> {
-    match Subject::parse(text) {
-        Subject::Ue(supi) => Ok(shared.console.signalling(|s| s.ues_of(supi))),
-        Subject::Unidentified(ue) => Ok(vec![ue]),
-        _ => Err(Problem::bad_request("name the UE by its SUPI, or as logs do (ue-1a.2)")),
+pub(super) fn ues(shared: &HandlerContext, text: &str) -> Result<Vec<UeId>, ProblemDetails> {
+    match WhySubject::parse(text) {
+        WhySubject::Ue(supi) => Ok(shared.console.signalling(|s| s.ues_of(supi))),
+        WhySubject::Unidentified(ue) => Ok(vec![ue]),
+        _ => Err(ProblemDetails::bad_request("name the UE by its SUPI, or as logs do (ue-1a.2)")),
     }
 }
 
-pub(super) async fn list(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn list(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let (after, limit) = (request.number("after", 0)?, page(&request)?);
     let ues = ues(&shared, request.param(0))?;
     let found = shared.console.signalling(|s| s.of(&ues, after, limit));
-    let mut arrows: Vec<(Decoded, &Message)> = found.messages.iter().map(|m| (decoded(m), m)).collect();
+    let mut arrows: Vec<(DecodedMessage, &Message)> =
+        found.messages.iter().map(|m| (decoded(m), m)).collect();
     if request.may(Scope::Nas) {
         for ue in ues {
             decipher(&shared, ue, &mut arrows).await?;
@@ -91,7 +92,11 @@ pub(super) async fn list(shared: Arc<Shared>, request: Request) -> Answer {
 }
 
 /// Has the control thread decipher what is still ciphered in the messages of a UE.
-async fn decipher(shared: &Shared, ue: UeId, arrows: &mut [(Decoded, &Message)]) -> Result<(), Problem> {
+async fn decipher(
+    shared: &HandlerContext,
+    ue: UeId,
+    arrows: &mut [(DecodedMessage, &Message)],
+) -> Result<(), ProblemDetails> {
     let mut places = Vec::new();
     let mut ciphered = Vec::new();
     for (i, (decoded, message)) in arrows.iter().enumerate().filter(|(_, (_, m))| m.ue == Some(ue)) {
@@ -104,7 +109,7 @@ async fn decipher(shared: &Shared, ue: UeId, arrows: &mut [(Decoded, &Message)])
         return Ok(());
     }
     let asked = ciphered.clone();
-    let opened = shared.console.commands.ask(|reply| Command::OpenNas(ue, asked, reply)).await?;
+    let opened = shared.console.commands.ask(|reply| ConsoleCommand::OpenNas(ue, asked, reply)).await?;
     for ((place, (_, octets)), plain) in places.into_iter().zip(ciphered).zip(opened) {
         let (Some((decoded, _)), Some(plain)) = (arrows.get_mut(place), plain) else { continue };
         let mut nas = Vec::new();
@@ -120,10 +125,10 @@ async fn decipher(shared: &Shared, ue: UeId, arrows: &mut [(Decoded, &Message)])
 
 /// The NAS messages in each message that were ciphered, in clear, as far as the UEs' keys of now decipher them.
 pub(super) async fn deciphered(
-    shared: &Shared,
+    shared: &HandlerContext,
     ues: &[UeId],
     messages: &[Message],
-) -> Result<Vec<Vec<Vec<u8>>>, Problem> {
+) -> Result<Vec<Vec<Vec<u8>>>, ProblemDetails> {
     let mut clear = vec![Vec::new(); messages.len()];
     for ue in ues {
         let mut places = Vec::new();
@@ -137,7 +142,8 @@ pub(super) async fn deciphered(
         if ciphered.is_empty() {
             continue;
         }
-        let opened = shared.console.commands.ask(|reply| Command::OpenNas(*ue, ciphered, reply)).await?;
+        let opened =
+            shared.console.commands.ask(|reply| ConsoleCommand::OpenNas(*ue, ciphered, reply)).await?;
         for (place, plain) in places.into_iter().zip(opened) {
             if let (Some(of_message), Some(plain)) = (clear.get_mut(place), plain) {
                 of_message.push(plain);
@@ -163,7 +169,7 @@ const CIPHERED: &str = "ciphered NAS message";
 
 /// What a message says, as far as it is in clear.
 #[derive(Default)]
-struct Decoded {
+struct DecodedMessage {
     name: String,
     clause: String,
     nas: Vec<Nas>,
@@ -172,7 +178,7 @@ struct Decoded {
     ciphered: Vec<Vec<u8>>,
 }
 
-fn arrow(decoded: Decoded, message: &Message) -> Arrow {
+fn arrow(decoded: DecodedMessage, message: &Message) -> Arrow {
     let (interface, core) = match message.interface {
         Interface::N2 => ("N2", "AMF"),
         Interface::N4 => ("N4", "SMF"),
@@ -182,11 +188,11 @@ fn arrow(decoded: Decoded, message: &Message) -> Arrow {
     let at = clock::rfc3339(message.at);
     let at = format!("{}{:03}Z", at.trim_end_matches('Z'), message.at.0 % 1000);
     let octets = message.octets.len();
-    let Decoded { name, clause, nas, fields, .. } = decoded;
+    let DecodedMessage { name, clause, nas, fields, .. } = decoded;
     Arrow { seq: message.seq, at, interface, from, to, name, clause, nas, octets, fields }
 }
 
-fn decoded(message: &Message) -> Decoded {
+fn decoded(message: &Message) -> DecodedMessage {
     match message.interface {
         Interface::N2 => ngap(&message.octets),
         Interface::N4 => pfcp(&message.octets),
@@ -194,13 +200,13 @@ fn decoded(message: &Message) -> Decoded {
 }
 
 /// What could not be decoded.
-fn unreadable(kind: &str, why: &dyn std::fmt::Display, octets: &[u8]) -> Decoded {
+fn unreadable(kind: &str, why: &dyn std::fmt::Display, octets: &[u8]) -> DecodedMessage {
     let hex: String = octets.iter().map(|o| format!("{o:02x}")).collect();
     let fields = vec![Field::new("why", why.to_string()), Field::new("octets", hex)];
-    Decoded { name: format!("unreadable {kind} message"), fields, ..Decoded::default() }
+    DecodedMessage { name: format!("unreadable {kind} message"), fields, ..DecodedMessage::default() }
 }
 
-fn ngap(octets: &[u8]) -> Decoded {
+fn ngap(octets: &[u8]) -> DecodedMessage {
     let message = match whimbrel_ngap::Message::decode(octets) {
         Ok(message) => message,
         Err(refusal) => return unreadable("NGAP", &format!("{refusal:?}"), octets),
@@ -210,12 +216,12 @@ fn ngap(octets: &[u8]) -> Decoded {
         || (words(message.name()), String::new()),
         |(_, name, clause)| (name.to_string(), format!("TS 38.413 §{clause}")),
     );
-    let mut decoded = Decoded { name, clause, fields: fields(&message), ..Decoded::default() };
+    let mut decoded = DecodedMessage { name, clause, fields: fields(&message), ..DecodedMessage::default() };
     within(&mut decoded.fields, 0, &mut decoded.nas, &mut decoded.ciphered);
     decoded
 }
 
-fn pfcp(octets: &[u8]) -> Decoded {
+fn pfcp(octets: &[u8]) -> DecodedMessage {
     let read = Frame::parse(octets).map_err(|e| format!("{e:?}"));
     let read =
         read.and_then(|f| whimbrel_pfcp::Message::parse(&f).map(|m| (f, m)).map_err(|e| format!("{e:?}")));
@@ -233,7 +239,7 @@ fn pfcp(octets: &[u8]) -> Decoded {
     let seid = frame.header.seid.map_or_else(String::new, |seid| format!("{:016x}", seid.0));
     let header = [Field::new("SEID", seid), Field::new("sequence number", frame.header.sequence.to_string())];
     let all = header.into_iter().filter(|f| !f.value.is_empty()).chain(fields(&message)).collect();
-    Decoded { name, clause, fields: all, ..Decoded::default() }
+    DecodedMessage { name, clause, fields: all, ..DecodedMessage::default() }
 }
 
 /// Reads on in the octets of fields that carry messages.

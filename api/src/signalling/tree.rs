@@ -190,7 +190,7 @@ mod tests {
 
     #[derive(Debug)]
     #[allow(dead_code, reason = "read by Debug")]
-    enum Cause {
+    enum NamedCause {
         RadioNetwork(Choice),
     }
 
@@ -200,11 +200,11 @@ mod tests {
         #[allow(dead_code, reason = "read by Debug")]
         struct Named {
             session: Option<PduSessionId>,
-            cause: Cause,
+            cause: NamedCause,
         }
         let all = fields(&Some(Named {
             session: Some(PduSessionId(5)),
-            cause: Cause::RadioNetwork(Choice::FollowOn),
+            cause: NamedCause::RadioNetwork(Choice::FollowOn),
         }));
         assert_eq!(all, [Field::new("session", "5"), Field::new("cause", "radio network: follow on")]);
         assert_eq!(fields(&vec![PduSessionId(5)]), [Field::new("PDU session ID", "5")]);

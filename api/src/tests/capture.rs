@@ -2,7 +2,7 @@
 
 use whimbrel_control::UeId;
 use whimbrel_node::observation::{Interface, Names};
-use whimbrel_user_io::Tapped;
+use whimbrel_user_io::TappedDatagram;
 
 use super::*;
 
@@ -57,7 +57,7 @@ fn a_capture_has_the_messages_of_its_ue_and_a_live_one_goes_on() {
     push(&console);
     until(&mut live, &|came| has(came, &MESSAGE) == 2);
     // The UE of the test has the tunnel that `TunnelView::default()` names: none that is an address.
-    let of_another_ue = Tapped {
+    let of_another_ue = TappedDatagram {
         at: clock::now(),
         from: "127.0.0.2:2152".parse().unwrap(),
         to: "127.0.0.1:2152".parse().unwrap(),
@@ -96,7 +96,7 @@ fn a_token_that_floods_the_api_waits_and_the_others_do_not() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config::default();
     config.store.path = folder.path().join("subscribers.db");
-    let shared = Shared::new(Console::new(clock::now()).unwrap(), Arc::new(config), None);
+    let shared = HandlerContext::new(Console::new(clock::now()).unwrap(), Arc::new(config), None);
     // A rate at which no second of this test earns another request.
     shared.auth.set_rate(0, 20);
     let server = start("127.0.0.1:0".parse().unwrap(), shared).unwrap();

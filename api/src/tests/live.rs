@@ -109,7 +109,7 @@ fn streams_are_bounded_and_end_with_the_session() {
             stream
         })
         .collect();
-    assert!(Stream::local(a, "", "").until("event streams are open").starts_with("HTTP/1.1 503"));
+    assert!(Stream::local(a, "", "").until("event streams are in use").starts_with("HTTP/1.1 503"));
     assert_eq!(get(a, "/api/v1/status").0, 200);
 }
 

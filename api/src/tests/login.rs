@@ -8,12 +8,12 @@ const JSON: &str = "Content-Type: application/json\r\n";
 const PASSWORD: &str = "a curlew in the mud";
 
 /// A session: its cookie and its CSRF token, as headers.
-struct Session {
+struct LoginSession {
     cookie: String,
     csrf: String,
 }
 
-impl Session {
+impl LoginSession {
     fn get(&self, a: SocketAddr, path: &str) -> (u16, Value) {
         ask_unauthenticated(a, "GET", path, &self.cookie, "")
     }
@@ -23,7 +23,7 @@ impl Session {
     }
 }
 
-fn log_in(a: SocketAddr, body: &str) -> Result<Session, u16> {
+fn log_in(a: SocketAddr, body: &str) -> Result<LoginSession, u16> {
     let (status, head, body) = answer(a, "POST", "/api/v1/session", JSON, body);
     if status != 200 {
         return Err(status);
@@ -32,10 +32,10 @@ fn log_in(a: SocketAddr, body: &str) -> Result<Session, u16> {
     assert!(head.contains("httponly; samesite=strict; max-age=") && !head.contains("; secure"), "{head}");
     let me: Value = serde_json::from_str(&body).unwrap();
     let csrf = format!("X-CSRF-Token: {}\r\n", me["csrf"].as_str().unwrap());
-    Ok(Session { cookie: format!("Cookie: {cookie}\r\n"), csrf })
+    Ok(LoginSession { cookie: format!("Cookie: {cookie}\r\n"), csrf })
 }
 
-fn by_password(a: SocketAddr, name: &str, password: &str) -> Result<Session, u16> {
+fn by_password(a: SocketAddr, name: &str, password: &str) -> Result<LoginSession, u16> {
     log_in(a, &serde_json::json!({ "name": name, "password": password }).to_string())
 }
 
@@ -250,7 +250,7 @@ fn a_second_core_with_the_same_store_leaves_the_socket_to_the_first() {
     let store = server.folder.path().join("subscribers.db");
     let mut config = config::default();
     config.store.path = store.clone();
-    let shared = Shared::new(Console::new(clock::now()).unwrap(), Arc::new(config), None);
+    let shared = HandlerContext::new(Console::new(clock::now()).unwrap(), Arc::new(config), None);
     let second = start("127.0.0.1:0".parse().unwrap(), shared).unwrap();
     drop(second);
     let ues: Value = Client::new(server.address).by_store(&store).get("/api/v1/ues").unwrap();
@@ -264,7 +264,7 @@ fn the_socket_of_commands_may_come_after_the_start() {
     config.store.path = folder.path().join("subscribers.db");
     config.store.key_file = folder.path().join("subscribers.key");
     let store = config.store.path.clone();
-    let shared = Shared::new(Console::new(clock::now()).unwrap(), Arc::new(config), None);
+    let shared = HandlerContext::new(Console::new(clock::now()).unwrap(), Arc::new(config), None);
     let (give, given) = std::sync::mpsc::channel();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -279,7 +279,7 @@ fn the_socket_of_commands_may_come_after_the_start() {
 fn a_server_without_a_socket_of_commands_stops() {
     let (_, console) = served();
     let at = "127.0.0.1:0".parse().unwrap();
-    let server = start(at, Shared::of_cpf(console, at)).unwrap();
+    let server = start(at, HandlerContext::of_cpf(console, at)).unwrap();
     let began = std::time::Instant::now();
     drop(server);
     assert!(began.elapsed() < Duration::from_secs(10));
@@ -292,7 +292,7 @@ fn beyond_loopback_only_https_is_spoken_and_the_cookie_is_secure() {
     config.store.path = folder.path().join("subscribers.db");
     config.store.key_file = folder.path().join("subscribers.key");
     config.api.address = "0.0.0.0:0".parse().unwrap();
-    let shared = Shared::new(Console::new(clock::now()).unwrap(), Arc::new(config.clone()), None);
+    let shared = HandlerContext::new(Console::new(clock::now()).unwrap(), Arc::new(config.clone()), None);
     let server = start(config.api.address, shared).unwrap();
     let local = SocketAddr::from(([127, 0, 0, 1], server.address.port()));
     let (status, problem) = ask_unauthenticated(local, "GET", "/api/v1/status", "", "");
@@ -388,20 +388,20 @@ fn the_cookie_of_a_tls_server_is_bound_to_its_host() {
         ("192.0.2.1:8070", "__Host-whimbrel_session=x; Path=/; HttpOnly; SameSite=Strict; Max-Age=7; Secure"),
     ] {
         config.api.address = address.parse().unwrap();
-        let shared = Shared::new(console.clone(), Arc::new(config.clone()), None);
+        let shared = HandlerContext::new(console.clone(), Arc::new(config.clone()), None);
         assert_eq!(crate::auth::handlers::set_cookie(&shared, "x", 7).unwrap(), cookie);
     }
 }
 
 /// The keys of the API in a server's configuration.
-fn served_with(change: impl FnOnce(&mut config::Api)) -> (TestServer, Arc<Shared>) {
+fn served_with(change: impl FnOnce(&mut config::Api)) -> (TestServer, Arc<HandlerContext>) {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config::default();
     config.store.path = folder.path().join("subscribers.db");
     config.store.key_file = folder.path().join("subscribers.key");
     change(&mut config.api);
     let console = Console::new(clock::now()).unwrap();
-    let shared = Shared::new(console, Arc::new(config), None);
+    let shared = HandlerContext::new(console, Arc::new(config), None);
     let server = start("127.0.0.1:0".parse().unwrap(), shared.clone()).unwrap();
     (TestServer { server, folder }, shared)
 }

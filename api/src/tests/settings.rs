@@ -20,7 +20,7 @@ fn with_file() -> (TestServer, std::path::PathBuf) {
     std::fs::write(&file, text).unwrap();
     let (config, _) = config::load(Some(&file)).unwrap();
     let console = Console::new(clock::now()).unwrap();
-    let shared = Shared::new(console, Arc::new(config), Some(file.clone()));
+    let shared = HandlerContext::new(console, Arc::new(config), Some(file.clone()));
     let server = start("127.0.0.1:0".parse().unwrap(), shared).unwrap();
     (TestServer { server, folder }, file)
 }

@@ -6,13 +6,13 @@ use whimbrel_control::Remedy;
 use whimbrel_control::config::Config;
 use whimbrel_control::event::SetupRefusal;
 use whimbrel_node::local_time::when;
-use whimbrel_node::observation::{Cause, Entry, GnbView, Happened, History, Name};
+use whimbrel_node::observation::{GnbView, HistoryEntry, HistoryEvent, Name, RefusalReason, SubjectHistory};
 
-use super::super::Shared;
+use super::super::HandlerContext;
 use super::{OF_GNB_MAX, WhyAnswer, at, gnbs, lines, mended_and_fix, now, silence};
 
 /// About the gNB of this name, `gnb-999/70-1`.
-pub(super) async fn answer(shared: &Arc<Shared>, name: &str) -> WhyAnswer {
+pub(super) async fn answer(shared: &Arc<HandlerContext>, name: &str) -> WhyAnswer {
     let up = gnbs(shared).await.into_iter().find(|g| name.strip_prefix("gnb-") == Some(&g.id));
     let history = shared.console.histories(|h| h.of(&Name::Gnb(name.into())).cloned());
     let refused = shared.console.histories(|h| h.through(name, OF_GNB_MAX));
@@ -26,14 +26,14 @@ pub(super) async fn answer(shared: &Arc<Shared>, name: &str) -> WhyAnswer {
         sentence,
         history: history.as_ref().map(|h| lines(h, now)).unwrap_or_default(),
         refused_ues: refused.iter().map(|r| r.sentence()).collect(),
-        refusals: history.iter().flat_map(|h| h.refusals().filter_map(Entry::refusal)).collect(),
+        refusals: history.iter().flat_map(|h| h.refusals().filter_map(HistoryEntry::refusal)).collect(),
         ..WhyAnswer::default()
     }
 }
 
-fn is_up(name: &str, gnb: &GnbView, history: Option<&History>) -> String {
+fn is_up(name: &str, gnb: &GnbView, history: Option<&SubjectHistory>) -> String {
     let now = now();
-    let up = history.and_then(History::state).filter(|e| matches!(e.what, Happened::Up(_)));
+    let up = history.and_then(SubjectHistory::state).filter(|e| matches!(e.what, HistoryEvent::Up(_)));
     let since = up.map_or_else(|| gnb.since.clone(), |e| when(e.last, now));
     let called = gnb.name.as_ref().map(|n| format!(" ({n})")).unwrap_or_default();
     let ues = if gnb.connected_ues == 1 { "UE" } else { "UEs" };
@@ -43,23 +43,23 @@ fn is_up(name: &str, gnb: &GnbView, history: Option<&History>) -> String {
     );
     let last = history.and_then(|h| h.entries.back());
     match last {
-        Some(Entry { what: Happened::Refused(record, ..), last, closed: None, .. }) => {
+        Some(HistoryEntry { what: HistoryEvent::Refused(record, ..), last, closed: None, .. }) => {
             format!("{is}; last, at {}, {}; fix: {}.", when(*last, now), record.why, record.fix)
         }
-        Some(Entry { what: Happened::Noted(text), last, .. }) => {
+        Some(HistoryEntry { what: HistoryEvent::Noted(text), last, .. }) => {
             format!("{is}; last, at {}, {text}.", when(*last, now))
         }
         _ => format!("{is}; nothing is wrong."),
     }
 }
 
-fn is_not_up(shared: &Shared, name: &str, history: &History) -> String {
+fn is_not_up(shared: &HandlerContext, name: &str, history: &SubjectHistory) -> String {
     let now = now();
-    let newest = history.entries.iter().rev().find(|e| !matches!(e.what, Happened::Up(_)));
+    let newest = history.entries.iter().rev().find(|e| !matches!(e.what, HistoryEvent::Up(_)));
     let again = "none if the gNB retries by itself; otherwise restart it";
     match newest {
         Some(entry) => match &entry.what {
-            Happened::Refused(record, Cause::Setup(why), _) => {
+            HistoryEvent::Refused(record, RefusalReason::Setup(why), _) => {
                 let control = shared.console.control();
                 let remedy = match &control {
                     Some(config) => remedy(why, config),
@@ -72,7 +72,7 @@ fn is_not_up(shared: &Shared, name: &str, history: &History) -> String {
                     mended_and_fix(remedy, None, now, again)
                 )
             }
-            Happened::Down(how) => {
+            HistoryEvent::Down(how) => {
                 let addresses: Vec<String> =
                     shared.config.n2.addresses.iter().map(ToString::to_string).collect();
                 format!(
@@ -82,7 +82,7 @@ fn is_not_up(shared: &Shared, name: &str, history: &History) -> String {
                     shared.config.n2.port
                 )
             }
-            Happened::Noted(text) => format!(
+            HistoryEvent::Noted(text) => format!(
                 "{name} is not up: last, at {}, {text}; fix: see the gNB's log.",
                 when(entry.last, now)
             ),

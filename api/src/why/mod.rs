@@ -10,18 +10,19 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::Remedy;
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::DeregistrationReason;
 use whimbrel_ids::{Instant, Supi};
 use whimbrel_node::clock;
 use whimbrel_node::local_time::when;
 
-use self::subject::Subject;
-use super::Shared;
-use super::handlers::Answer;
-use super::problem::Problem;
-use super::routes::{Reply, Request};
+use self::subject::WhySubject;
+use super::HandlerContext;
+use super::handlers::HandlerResult;
+use super::problem::ProblemDetails;
+use super::routes::{Reply, RoutedRequest};
 use whimbrel_node::observation::{
-    Command, Condition, Entry, GnbView, Happened, History, Name, RefusalRecord, UeView, UesRequest,
+    Condition, ConsoleCommand, GnbView, HistoryEntry, HistoryEvent, Name, RefusalRecord, SubjectHistory,
+    UeView, UesRequest,
 };
 
 /// UEs searched for an address or a 5G-TMSI, in pages: a lookup by a person, not by a program.
@@ -46,12 +47,12 @@ pub struct WhyAnswer {
     pub refusals: Vec<RefusalRecord>,
 }
 
-pub(super) async fn why(shared: Arc<Shared>, request: Request) -> Answer {
+pub(super) async fn why(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
     let text = request.param(0).trim().to_string();
-    let answer = match Subject::parse(&text) {
-        Subject::Ue(supi) => ue::answer(&shared, supi).await,
-        Subject::Unidentified(ue) => remembered(&shared, &Name::Unidentified(ue), &text).await,
-        Subject::Equipment(pei) => {
+    let answer = match WhySubject::parse(&text) {
+        WhySubject::Ue(supi) => ue::answer(&shared, supi).await,
+        WhySubject::Unidentified(ue) => remembered(&shared, &Name::Unidentified(ue), &text).await,
+        WhySubject::Equipment(pei) => {
             let live = search(&shared, |ue| ue.pei.as_deref() == Some(&pei)).await;
             match (live, shared.console.histories(|h| h.find(&pei))) {
                 (Some(supi), _) => ue::answer(&shared, supi).await,
@@ -59,20 +60,20 @@ pub(super) async fn why(shared: Arc<Shared>, request: Request) -> Answer {
                 (None, None) => silence::of_ue(&shared, &pei),
             }
         }
-        Subject::Tmsi(tmsi) => match search(&shared, |ue| ue.tmsi.as_deref() == Some(&tmsi)).await {
+        WhySubject::Tmsi(tmsi) => match search(&shared, |ue| ue.tmsi.as_deref() == Some(&tmsi)).await {
             Some(supi) => ue::answer(&shared, supi).await,
             None => silence::of_tmsi(&tmsi),
         },
-        Subject::Gnb(id) => gnb::answer(&shared, &format!("gnb-{id}")).await,
-        Subject::Address(address) => of_address(&shared, address, &text).await,
-        Subject::Part(name) => part(&shared, name),
-        Subject::Other => named(&shared, &text).await?,
+        WhySubject::Gnb(id) => gnb::answer(&shared, &format!("gnb-{id}")).await,
+        WhySubject::Address(address) => of_address(&shared, address, &text).await,
+        WhySubject::Part(name) => part(&shared, name),
+        WhySubject::Other => named(&shared, &text).await?,
     };
     Reply::json(&WhyAnswer { subject: text, ..answer })
 }
 
 /// About a UE that is known by another name than its SUPI.
-pub(super) async fn remembered(shared: &Arc<Shared>, name: &Name, text: &str) -> WhyAnswer {
+pub(super) async fn remembered(shared: &Arc<HandlerContext>, name: &Name, text: &str) -> WhyAnswer {
     match name {
         Name::Ue(supi) => ue::answer(shared, *supi).await,
         Name::Gnb(id) => gnb::answer(shared, id).await,
@@ -96,7 +97,7 @@ pub(super) fn shown(name: &Name) -> String {
 }
 
 /// About a UE's address in one of its sessions, or a gNB's address.
-async fn of_address(shared: &Arc<Shared>, address: IpAddr, text: &str) -> WhyAnswer {
+async fn of_address(shared: &Arc<HandlerContext>, address: IpAddr, text: &str) -> WhyAnswer {
     let has = |ue: &UeView| has_address(ue, address);
     if let Some(gnb) = gnbs(shared).await.into_iter().find(|g| host(&g.address) == Some(address)) {
         return gnb::answer(shared, &format!("gnb-{}", gnb.id)).await;
@@ -123,18 +124,18 @@ fn host(text: &str) -> Option<IpAddr> {
 }
 
 /// About a gNB's RAN node name, or another name that a refusal has.
-async fn named(shared: &Arc<Shared>, text: &str) -> Result<WhyAnswer, Problem> {
+async fn named(shared: &Arc<HandlerContext>, text: &str) -> Result<WhyAnswer, ProblemDetails> {
     if let Some(gnb) = gnbs(shared).await.into_iter().find(|g| g.name.as_deref() == Some(text)) {
         return Ok(gnb::answer(shared, &format!("gnb-{}", gnb.id)).await);
     }
     match shared.console.histories(|h| h.find(text)) {
         Some(name) => Ok(remembered(shared, &name, text).await),
-        None => Err(Problem::not_found(subject::not_understood(text))),
+        None => Err(ProblemDetails::not_found(subject::not_understood(text))),
     }
 }
 
 /// About a part of the core.
-fn part(shared: &Shared, name: &'static str) -> WhyAnswer {
+fn part(shared: &HandlerContext, name: &'static str) -> WhyAnswer {
     let component = if name == "upf" { "n4" } else { name };
     let found = shared.console.components(|c| c.all().find(|c| c.name == component).cloned());
     let sentence = match found {
@@ -151,16 +152,16 @@ fn part(shared: &Shared, name: &'static str) -> WhyAnswer {
     WhyAnswer { sentence: sentence.trim_end_matches('.').to_string() + ".", ..WhyAnswer::default() }
 }
 
-async fn gnbs(shared: &Shared) -> Vec<GnbView> {
-    shared.console.commands.ask(Command::ListGnbs).await.unwrap_or_default()
+async fn gnbs(shared: &HandlerContext) -> Vec<GnbView> {
+    shared.console.commands.ask(ConsoleCommand::ListGnbs).await.unwrap_or_default()
 }
 
 /// The first UE that matches, page by page.
-async fn search(shared: &Shared, fits: impl Fn(&UeView) -> bool) -> Option<Supi> {
+async fn search(shared: &HandlerContext, fits: impl Fn(&UeView) -> bool) -> Option<Supi> {
     let mut after = None;
     for _ in 0..LOOKED_AT_MAX / PAGE {
         let asked = UesRequest { after, limit: PAGE };
-        let page = shared.console.commands.ask(|reply| Command::ListUes(asked, reply)).await.ok()?;
+        let page = shared.console.commands.ask(|reply| ConsoleCommand::ListUes(asked, reply)).await.ok()?;
         if let Some(ue) = page.ues.iter().find(|ue| fits(ue)) {
             return ue.supi.parse().ok();
         }
@@ -171,13 +172,13 @@ async fn search(shared: &Shared, fits: impl Fn(&UeView) -> bool) -> Option<Supi>
 
 /// The UEs that a text means, in the order of their SUPI, and where to go on: by SUPI, IMEI, 5G-GUTI, address, gNB, or a part of these.
 pub(super) async fn found(
-    shared: &Shared,
+    shared: &HandlerContext,
     text: &str,
     mut after: Option<Supi>,
     limit: usize,
-) -> Result<(Vec<UeView>, Option<String>), super::problem::Problem> {
+) -> Result<(Vec<UeView>, Option<String>), super::problem::ProblemDetails> {
     let lower = text.to_ascii_lowercase();
-    let subject = Subject::parse(text);
+    let subject = WhySubject::parse(text);
     let named = gnbs(shared)
         .await
         .into_iter()
@@ -187,11 +188,13 @@ pub(super) async fn found(
         let has =
             |field: &Option<String>| field.as_ref().is_some_and(|f| f.to_ascii_lowercase().contains(&lower));
         let meant = match &subject {
-            Subject::Equipment(pei) => ue.pei.as_deref() == Some(pei),
-            Subject::Tmsi(tmsi) => ue.tmsi.as_deref() == Some(tmsi),
-            Subject::Gnb(id) => ue.gnb.as_deref().and_then(|g| g.strip_prefix("gnb-")) == Some(id),
-            Subject::Address(address) => has_address(ue, *address),
-            Subject::Ue(_) | Subject::Unidentified(_) | Subject::Part(_) | Subject::Other => false,
+            WhySubject::Equipment(pei) => ue.pei.as_deref() == Some(pei),
+            WhySubject::Tmsi(tmsi) => ue.tmsi.as_deref() == Some(tmsi),
+            WhySubject::Gnb(id) => ue.gnb.as_deref().and_then(|g| g.strip_prefix("gnb-")) == Some(id),
+            WhySubject::Address(address) => has_address(ue, *address),
+            WhySubject::Ue(_) | WhySubject::Unidentified(_) | WhySubject::Part(_) | WhySubject::Other => {
+                false
+            }
         };
         let at_named = ue.gnb.as_ref().is_some_and(|g| named.contains(g));
         let address = ue.sessions.iter().any(|s| has(&s.ipv4) || has(&s.ipv6));
@@ -206,7 +209,7 @@ pub(super) async fn found(
     let mut all = Vec::new();
     for _ in 0..LOOKED_AT_MAX / PAGE {
         let asked = UesRequest { after, limit: PAGE };
-        let page = shared.console.commands.ask(|reply| Command::ListUes(asked, reply)).await?;
+        let page = shared.console.commands.ask(|reply| ConsoleCommand::ListUes(asked, reply)).await?;
         for ue in page.ues.into_iter().filter(|ue| fits(ue)) {
             all.push(ue);
             if all.len() == limit {
@@ -230,27 +233,29 @@ fn has_address(ue: &UeView, address: IpAddr) -> bool {
 }
 
 /// The history, newest first, one line an event.
-fn lines(history: &History, now: Instant) -> Vec<String> {
+fn lines(history: &SubjectHistory, now: Instant) -> Vec<String> {
     history.entries.iter().rev().map(|e| format!("{}: {}", when(e.last, now), line(e, now))).collect()
 }
 
-fn line(entry: &Entry, now: Instant) -> String {
+fn line(entry: &HistoryEntry, now: Instant) -> String {
     let through = entry.gnb.as_ref().map(|g| format!(" through {g}")).unwrap_or_default();
     let mut text = match &entry.what {
-        Happened::Refused(record, ..) => {
+        HistoryEvent::Refused(record, ..) => {
             let closed = if entry.closed.is_some() { "; it succeeded later" } else { "" };
             format!("its {} {}{through}: {}{closed}", record.procedure, record.outcome(), record.reason())
         }
-        Happened::Registered => format!("it registered{through}"),
-        Happened::DeregisteredByUe => BY_UE.into(),
-        Happened::Deregistered(why) => deregistered(*why).into(),
-        Happened::SessionEstablished(psi, dnn) => format!("PDU session {psi} ({dnn}) was established"),
-        Happened::SessionReleased(psi, dnn, "") => format!("PDU session {psi} ({dnn}) was released"),
-        Happened::SessionReleased(psi, dnn, by) => format!("PDU session {psi} ({dnn}) was released by {by}"),
-        Happened::SubscriberChanged => "the subscriber's record was changed".into(),
-        Happened::Up(what) => format!("it set up NG ({what})"),
-        Happened::Down(how) => how.clone(),
-        Happened::Noted(what) => what.clone(),
+        HistoryEvent::Registered => format!("it registered{through}"),
+        HistoryEvent::DeregisteredByUe => BY_UE.into(),
+        HistoryEvent::Deregistered(why) => deregistered(*why).into(),
+        HistoryEvent::SessionEstablished(psi, dnn) => format!("PDU session {psi} ({dnn}) was established"),
+        HistoryEvent::SessionReleased(psi, dnn, "") => format!("PDU session {psi} ({dnn}) was released"),
+        HistoryEvent::SessionReleased(psi, dnn, by) => {
+            format!("PDU session {psi} ({dnn}) was released by {by}")
+        }
+        HistoryEvent::SubscriberChanged => "the subscriber's record was changed".into(),
+        HistoryEvent::Up(what) => format!("it set up NG ({what})"),
+        HistoryEvent::Down(how) => how.clone(),
+        HistoryEvent::Noted(what) => what.clone(),
     };
     if entry.count > 1 {
         text += &format!(" ({} times since {})", entry.count, when(entry.first, now));
@@ -262,29 +267,35 @@ fn line(entry: &Entry, now: Instant) -> String {
 const BY_UE: &str = "it deregistered by itself (DEREGISTRATION REQUEST, UE originating)";
 
 /// Why the network deregistered a UE.
-fn deregistered(why: Deregistered) -> &'static str {
+fn deregistered(why: DeregistrationReason) -> &'static str {
     match why {
-        Deregistered::Superseded => "its subscriber registered again, with a new context",
-        Deregistered::Implicitly => {
+        DeregistrationReason::Superseded => "its subscriber registered again, with a new context",
+        DeregistrationReason::Implicitly => {
             "it was deregistered implicitly: the implicit deregistration timer expired before it came back (TS 24.501 §5.3.7)"
         }
-        Deregistered::ByOperator => "the operator deregistered it (DEREGISTRATION REQUEST, UE terminated)",
-        Deregistered::BySubscription => {
+        DeregistrationReason::ByOperator => {
+            "the operator deregistered it (DEREGISTRATION REQUEST, UE terminated)"
+        }
+        DeregistrationReason::BySubscription => {
             "the network deregistered it (DEREGISTRATION REQUEST, UE terminated): its subscription no longer allows it"
         }
-        Deregistered::Fault => "the core discarded its context, because it failed on a message of this UE",
-        Deregistered::StateLost => "the core released it, because the CPFs that held its state were lost",
-        Deregistered::GrantExpired => {
+        DeregistrationReason::Fault => {
+            "the core discarded its context, because it failed on a message of this UE"
+        }
+        DeregistrationReason::StateLost => {
+            "the core released it, because the CPFs that held its state were lost"
+        }
+        DeregistrationReason::GrantExpired => {
             "the network deregistered it (DEREGISTRATION REQUEST, UE terminated): its broker's grant was no longer valid"
         }
-        Deregistered::CreditUsedUp => {
+        DeregistrationReason::CreditUsedUp => {
             "the network deregistered it (DEREGISTRATION REQUEST, UE terminated): the credit of its broker's grant was used up"
         }
     }
 }
 
 /// When something happened, and how often.
-fn at(entry: &Entry, now: Instant) -> String {
+fn at(entry: &HistoryEntry, now: Instant) -> String {
     let last = when(entry.last, now);
     match entry.count {
         1 => format!("at {last}"),

@@ -1,6 +1,6 @@
 //! Answers about UEs and gNBs of which no message has arrived: what may keep them from reaching the core.
 
-use super::super::Shared;
+use super::super::HandlerContext;
 use super::{WhyAnswer, now};
 use whimbrel_node::local_time::when;
 use whimbrel_node::observation::{Component, Condition, Metric};
@@ -10,23 +10,23 @@ fn answer(sentence: String) -> WhyAnswer {
 }
 
 /// About a UE.
-pub(super) fn of_ue(shared: &Shared, name: &str) -> WhyAnswer {
+pub(super) fn of_ue(shared: &HandlerContext, name: &str) -> WhyAnswer {
     answer(format!("{}; fix: {}.", silence(shared, name), obstacle(shared)))
 }
 
 /// About a subscriber that is missing or barred.
-pub(super) fn of_barred(shared: &Shared, name: &str, what: &str, fix: &str) -> WhyAnswer {
+pub(super) fn of_barred(shared: &HandlerContext, name: &str, what: &str, fix: &str) -> WhyAnswer {
     answer(format!("{name} {what}, and {}; fix: {fix}.", silence(shared, "it")))
 }
 
 /// About a gNB.
-pub(super) fn of_gnb(shared: &Shared, name: &str) -> WhyAnswer {
+pub(super) fn of_gnb(shared: &HandlerContext, name: &str) -> WhyAnswer {
     let fix = down(shared).unwrap_or_else(|| point(shared));
     answer(format!("{}; fix: {fix}.", silence(shared, name)))
 }
 
 /// About an address.
-pub(super) fn of_address(shared: &Shared, address: &str) -> WhyAnswer {
+pub(super) fn of_address(shared: &HandlerContext, address: &str) -> WhyAnswer {
     let fix = "ask for the SUPI or the gNB's identity; `whimbrel ue list` and `whimbrel gnb list` show the addresses in use";
     answer(format!(
         "no UE has a session with the address {address}, and {}; fix: {fix}.",
@@ -42,7 +42,7 @@ pub(super) fn of_tmsi(tmsi: &str) -> WhyAnswer {
 }
 
 /// That no message of it is in the history.
-fn silence(shared: &Shared, name: &str) -> String {
+fn silence(shared: &HandlerContext, name: &str) -> String {
     if shared.console.histories(|h| h.is_incomplete()) {
         return format!("the history has nothing about {name}; older events were deleted to make room");
     }
@@ -51,7 +51,7 @@ fn silence(shared: &Shared, name: &str) -> String {
 }
 
 /// What may keep a UE from reaching the core, as an order to remove it.
-fn obstacle(shared: &Shared) -> String {
+fn obstacle(shared: &HandlerContext) -> String {
     if let Some(down) = down(shared) {
         return down;
     }
@@ -66,7 +66,7 @@ fn obstacle(shared: &Shared) -> String {
 }
 
 /// A part of the core that is down.
-fn down(shared: &Shared) -> Option<String> {
+fn down(shared: &HandlerContext) -> Option<String> {
     let is_down = |c: &&Component| c.condition == Condition::Down;
     let down: Vec<String> =
         shared.console.components(|c| c.all().filter(is_down).map(|c| c.detail.clone()).collect());
@@ -75,7 +75,7 @@ fn down(shared: &Shared) -> Option<String> {
 }
 
 /// How a gNB finds the core.
-fn point(shared: &Shared) -> String {
+fn point(shared: &HandlerContext) -> String {
     let addresses: Vec<String> = shared.config.n2.addresses.iter().map(ToString::to_string).collect();
     let (port, plmn) = (shared.config.n2.port, shared.config.amf.plmn);
     format!("point the gNB at {} port {port} for N2, with PLMN {plmn}", addresses.join(" or "))

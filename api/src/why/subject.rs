@@ -11,7 +11,7 @@ const PARTS: [&str; 11] =
 
 /// The subject, by the form of the name.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Subject {
+pub(crate) enum WhySubject {
     /// `imsi-999700000000001`, or its digits.
     Ue(Supi),
     /// `imei-…` or `imeisv-…`; 16 digits alone are an IMEISV.
@@ -30,7 +30,7 @@ pub(crate) enum Subject {
     Other,
 }
 
-impl Subject {
+impl WhySubject {
     /// By the form of a name.
     pub(crate) fn parse(text: &str) -> Self {
         let lower = text.to_ascii_lowercase();
@@ -112,22 +112,22 @@ mod tests {
     fn each_form_is_understood() {
         let supi: Supi = "imsi-999700000000001".parse().unwrap();
         for (text, subject) in [
-            ("imsi-999700000000001", Subject::Ue(supi)),
-            ("999700000000001", Subject::Ue(supi)),
-            ("imei-490154203237518", Subject::Equipment("imei-490154203237518".into())),
-            ("4370816125816151", Subject::Equipment("imeisv-4370816125816151".into())),
-            ("ue-1a.2", Subject::Unidentified(UeId { slot: 26, generation: 2 })),
-            ("5g-guti-99970020040C0FFEE01", Subject::Tmsi("c0ffee01".into())),
-            ("12345678", Subject::Tmsi("12345678".into())),
-            ("gnb-999/70-1F", Subject::Gnb("999/70-1f".into())),
-            ("999/70-1", Subject::Gnb("999/70-1".into())),
-            ("10.45.0.2", Subject::Address([10, 45, 0, 2].into())),
-            ("gnb-at-192.0.2.1:38412", Subject::Address([192, 0, 2, 1].into())),
-            ("N4", Subject::Part("n4")),
-            ("foo", Subject::Other),
-            ("gnb-999/70-1-ran-ue-7", Subject::Other),
+            ("imsi-999700000000001", WhySubject::Ue(supi)),
+            ("999700000000001", WhySubject::Ue(supi)),
+            ("imei-490154203237518", WhySubject::Equipment("imei-490154203237518".into())),
+            ("4370816125816151", WhySubject::Equipment("imeisv-4370816125816151".into())),
+            ("ue-1a.2", WhySubject::Unidentified(UeId { slot: 26, generation: 2 })),
+            ("5g-guti-99970020040C0FFEE01", WhySubject::Tmsi("c0ffee01".into())),
+            ("12345678", WhySubject::Tmsi("12345678".into())),
+            ("gnb-999/70-1F", WhySubject::Gnb("999/70-1f".into())),
+            ("999/70-1", WhySubject::Gnb("999/70-1".into())),
+            ("10.45.0.2", WhySubject::Address([10, 45, 0, 2].into())),
+            ("gnb-at-192.0.2.1:38412", WhySubject::Address([192, 0, 2, 1].into())),
+            ("N4", WhySubject::Part("n4")),
+            ("foo", WhySubject::Other),
+            ("gnb-999/70-1-ran-ue-7", WhySubject::Other),
         ] {
-            assert_eq!(Subject::parse(text), subject, "{text}");
+            assert_eq!(WhySubject::parse(text), subject, "{text}");
         }
     }
 

@@ -2,24 +2,25 @@
 
 use std::sync::Arc;
 
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::{Present, Refusal, Remedy, Subscriber};
 use whimbrel_ids::{Instant, Supi};
 use whimbrel_node::core::subscription;
 use whimbrel_node::local_time::when;
-use whimbrel_store::{Status, SubscriberRecord};
+use whimbrel_store::{SubscriberRecord, SubscriberStatus};
 
-use super::super::{Shared, subscribers};
+use super::super::{HandlerContext, subscribers};
 use super::{BY_UE, WhyAnswer, at, deregistered, gnbs, lines, mended_and_fix, now, silence};
 use whimbrel_node::observation::{
-    Cause, Command, Component, Condition, Entry, GnbView, Happened, History, Name, UeView,
+    Component, Condition, ConsoleCommand, GnbView, HistoryEntry, HistoryEvent, Name, RefusalReason,
+    SubjectHistory, UeView,
 };
 
 const AGAIN: &str = "switch the UE off and on, so that it registers again";
 
 /// What an answer about a UE is derived from.
 struct UeFacts<'a> {
-    shared: &'a Shared,
+    shared: &'a HandlerContext,
     name: String,
     supi: Option<Supi>,
     /// The subscriber's record; the outer `None`: the store did not answer.
@@ -30,9 +31,9 @@ struct UeFacts<'a> {
 }
 
 /// About a subscriber's UE.
-pub(super) async fn answer(shared: &Arc<Shared>, supi: Supi) -> WhyAnswer {
+pub(super) async fn answer(shared: &Arc<HandlerContext>, supi: Supi) -> WhyAnswer {
     // Without the control thread, the history still answers.
-    let view = shared.console.commands.ask(|reply| Command::ShowUe(supi, reply)).await.ok().flatten();
+    let view = shared.console.commands.ask(|reply| ConsoleCommand::ShowUe(supi, reply)).await.ok().flatten();
     let record = subscribers::record(shared, supi).await;
     let gnbs = gnbs(shared).await;
     let ue = UeFacts { shared, name: supi.to_string(), supi: Some(supi), record, view, gnbs, now: now() };
@@ -48,7 +49,12 @@ pub(super) async fn answer(shared: &Arc<Shared>, supi: Supi) -> WhyAnswer {
 }
 
 /// About a UE whose subscriber is not known.
-pub(super) fn of_unknown(shared: &Shared, text: &str, name: &Name, history: &History) -> WhyAnswer {
+pub(super) fn of_unknown(
+    shared: &HandlerContext,
+    text: &str,
+    name: &Name,
+    history: &SubjectHistory,
+) -> WhyAnswer {
     let ue = UeFacts {
         shared,
         name: text.to_string(),
@@ -61,23 +67,26 @@ pub(super) fn of_unknown(shared: &Shared, text: &str, name: &Name, history: &His
     finished(ue.is_not_registered(name, history), Some(history))
 }
 
-fn finished(sentence: String, history: Option<&History>) -> WhyAnswer {
+fn finished(sentence: String, history: Option<&SubjectHistory>) -> WhyAnswer {
     WhyAnswer {
         sentence,
         history: history.map(|h| lines(h, now())).unwrap_or_default(),
-        refusals: history.iter().flat_map(|h| h.refusals().filter_map(Entry::refusal)).collect(),
+        refusals: history.iter().flat_map(|h| h.refusals().filter_map(HistoryEntry::refusal)).collect(),
         ..WhyAnswer::default()
     }
 }
 
 impl UeFacts<'_> {
-    fn is_registered(&self, name: &Name, history: Option<&History>) -> String {
+    fn is_registered(&self, name: &Name, history: Option<&SubjectHistory>) -> String {
         let Some(view) = &self.view else { return String::new() };
-        let registered = history.and_then(History::state).filter(|e| matches!(e.what, Happened::Registered));
-        let left = |e: &&Entry| matches!(e.what, Happened::DeregisteredByUe | Happened::Deregistered(_));
+        let registered =
+            history.and_then(SubjectHistory::state).filter(|e| matches!(e.what, HistoryEvent::Registered));
+        let left = |e: &&HistoryEntry| {
+            matches!(e.what, HistoryEvent::DeregisteredByUe | HistoryEvent::Deregistered(_))
+        };
         let since = history.and_then(|h| {
             let stay = h.entries.iter().rev().take_while(|e| !left(e));
-            stay.filter(|e| matches!(e.what, Happened::Registered)).last()
+            stay.filter(|e| matches!(e.what, HistoryEvent::Registered)).last()
         });
         let since = since.map(|e| format!(" since {}", when(e.last, self.now))).unwrap_or_default();
         let is = format!("{} is registered{since}, {}, {}", self.name, self.mode(view), sessions(view));
@@ -88,7 +97,7 @@ impl UeFacts<'_> {
             _ => is,
         };
         // A refusal before its registration does not matter any more.
-        let counts = |e: &&Entry| registered.is_none_or(|r| e.last >= r.last);
+        let counts = |e: &&HistoryEntry| registered.is_none_or(|r| e.last >= r.last);
         let refused = history.and_then(|h| h.refusals().find(|e| e.closed.is_none())).filter(counts);
         if let Some(entry) = refused {
             return format!("{is}; {}", self.refused(name, entry));
@@ -100,7 +109,7 @@ impl UeFacts<'_> {
             return format!("{is}; {released}.");
         }
         match history.and_then(|h| h.refusals().next()) {
-            Some(Entry { what: Happened::Refused(record, ..), last, .. }) => format!(
+            Some(HistoryEntry { what: HistoryEvent::Refused(record, ..), last, .. }) => format!(
                 "{is}; nothing is wrong. Before that, at {}, its {} {}: {}.",
                 when(*last, self.now),
                 record.procedure,
@@ -122,7 +131,7 @@ impl UeFacts<'_> {
         self.shared.console.components(|c| c.get("n6").filter(is_wrong).map(|part| part.detail.clone()))
     }
 
-    fn is_not_registered(&self, name: &Name, history: &History) -> String {
+    fn is_not_registered(&self, name: &Name, history: &SubjectHistory) -> String {
         let is = format!("{} is not registered", self.name);
         let state = history.state();
         let refused = history.open().filter(|r| state.is_none_or(|s| r.seq > s.seq));
@@ -130,11 +139,11 @@ impl UeFacts<'_> {
             return format!("{is}: {}", self.refused(name, entry));
         }
         let (how, fix) = match state.map(|e| &e.what) {
-            Some(Happened::DeregisteredByUe) => {
+            Some(HistoryEvent::DeregisteredByUe) => {
                 (BY_UE, "none: it registers when it is switched on again".into())
             }
-            Some(Happened::Deregistered(why)) => (deregistered(*why), self.after(*why)),
-            Some(Happened::Registered) => {
+            Some(HistoryEvent::Deregistered(why)) => (deregistered(*why), self.after(*why)),
+            Some(HistoryEvent::Registered) => {
                 ("it was registered, but the core has no context of it now", AGAIN.into())
             }
             _ => return silence::of_ue(self.shared, &self.name).sentence,
@@ -145,8 +154,8 @@ impl UeFacts<'_> {
             return format!("{left}; fix: {fix}.");
         }
         // A refusal while it was registered may be why it left.
-        let registered = history.entries.iter().rev().find(|e| matches!(e.what, Happened::Registered));
-        let was_on = |e: &&Entry| e.closed.is_none() && registered.is_some_and(|r| e.seq > r.seq);
+        let registered = history.entries.iter().rev().find(|e| matches!(e.what, HistoryEvent::Registered));
+        let was_on = |e: &&HistoryEntry| e.closed.is_none() && registered.is_some_and(|r| e.seq > r.seq);
         match history.refusals().find(was_on) {
             Some(entry) => format!("{left}; before that, {}", self.refused(name, entry)),
             None => format!("{left}; fix: {fix}."),
@@ -154,26 +163,26 @@ impl UeFacts<'_> {
     }
 
     /// What to do after a deregistration.
-    fn after(&self, why: Deregistered) -> String {
+    fn after(&self, why: DeregistrationReason) -> String {
         match why {
-            Deregistered::ByOperator => AGAIN.into(),
-            Deregistered::Implicitly => "check that the UE is switched on and in coverage".into(),
-            Deregistered::BySubscription => {
+            DeregistrationReason::ByOperator => AGAIN.into(),
+            DeregistrationReason::Implicitly => "check that the UE is switched on and in coverage".into(),
+            DeregistrationReason::BySubscription => {
                 format!("check the subscription with `whimbrel subscriber show {}`", self.name)
             }
-            Deregistered::Superseded
-            | Deregistered::StateLost
-            | Deregistered::GrantExpired
-            | Deregistered::CreditUsedUp => "none: it registers again by itself".into(),
-            Deregistered::Fault => {
+            DeregistrationReason::Superseded
+            | DeregistrationReason::StateLost
+            | DeregistrationReason::GrantExpired
+            | DeregistrationReason::CreditUsedUp => "none: it registers again by itself".into(),
+            DeregistrationReason::Fault => {
                 "none: it registers again by itself; please report this fault of the core with its log".into()
             }
         }
     }
 
     /// A refusal, what has changed after it, and the fix.
-    fn refused(&self, name: &Name, entry: &Entry) -> String {
-        let Happened::Refused(record, cause, _) = &entry.what else { return String::new() };
+    fn refused(&self, name: &Name, entry: &HistoryEntry) -> String {
+        let HistoryEvent::Refused(record, cause, _) = &entry.what else { return String::new() };
         let refused = format!(
             "its {} {} {}: {}",
             record.procedure,
@@ -182,16 +191,16 @@ impl UeFacts<'_> {
             record.reason()
         );
         let changed = self.shared.console.histories(|h| h.changed_after(name, entry.last));
-        let (Cause::Ue(refusal), Some(config)) = (cause, self.shared.console.control()) else {
+        let (RefusalReason::Ue(refusal), Some(config)) = (cause, self.shared.console.control()) else {
             return format!("{refused}; fix: {}.", record.fix);
         };
         let subscribed = self.record.as_ref().and_then(|r| r.as_ref()).map(|r| subscription(&r.subscription));
         let status = self.record.as_ref().map(|r| r.as_ref().map(|r| r.status));
         let subscriber = match (status, &subscribed) {
             (None, _) => Subscriber::NotAsked,
-            (Some(None), _) | (Some(Some(Status::Enabled)), None) => Subscriber::Absent,
-            (Some(Some(Status::Barred)), _) => Subscriber::Barred,
-            (Some(Some(Status::Enabled)), Some(s)) => Subscriber::Enabled(s),
+            (Some(None), _) | (Some(Some(SubscriberStatus::Enabled)), None) => Subscriber::Absent,
+            (Some(Some(SubscriberStatus::Barred)), _) => Subscriber::Barred,
+            (Some(Some(SubscriberStatus::Enabled)), Some(s)) => Subscriber::Enabled(s),
         };
         let present =
             Present { config: &config, supi: self.supi, subscriber, changed_since: changed.is_some() };
@@ -222,7 +231,7 @@ impl UeFacts<'_> {
                 "`whimbrel subscriber add {} --k K --opc OPC` with the keys of its SIM: it is not a subscriber any more",
                 self.name
             )),
-            Some(record) if record.status == Status::Barred => {
+            Some(record) if record.status == SubscriberStatus::Barred => {
                 Some(format!("`whimbrel subscriber edit {} --status enabled`: it is barred", self.name))
             }
             Some(_) => None,
@@ -238,7 +247,7 @@ impl UeFacts<'_> {
                 "is not a subscriber",
                 &format!("`whimbrel subscriber add {name} --k K --opc OPC` with the keys of its SIM"),
             ),
-            Some(Some(record)) if record.status == Status::Barred => silence::of_barred(
+            Some(Some(record)) if record.status == SubscriberStatus::Barred => silence::of_barred(
                 self.shared,
                 name,
                 "is barred",
@@ -256,26 +265,28 @@ impl UeFacts<'_> {
     }
 
     /// The gNB of an idle UE, where it is down.
-    fn lost_gnb(&self, view: &UeView, history: &History) -> Option<String> {
+    fn lost_gnb(&self, view: &UeView, history: &SubjectHistory) -> Option<String> {
         let gnb = history.gnb.as_ref().filter(|_| view.gnb.is_none())?;
         if self.gnbs.iter().any(|g| gnb.strip_prefix("gnb-") == Some(&g.id)) {
             return None;
         }
         let of = self.shared.console.histories(|h| h.of(&Name::Gnb(gnb.clone())).cloned())?;
-        let down = of.state().filter(|e| matches!(e.what, Happened::Down(_)))?;
-        let Happened::Down(how) = &down.what else { return None };
+        let down = of.state().filter(|e| matches!(e.what, HistoryEvent::Down(_)))?;
+        let HistoryEvent::Down(how) = &down.what else { return None };
         Some(format!("its gNB, {gnb}, is down since {}: {how}", when(down.last, self.now)))
     }
 
     /// The session that was released last.
-    fn released(&self, history: &History) -> Option<String> {
+    fn released(&self, history: &SubjectHistory) -> Option<String> {
         let last = history.entries.iter().rev().find(|e| {
             matches!(
                 e.what,
-                Happened::SessionEstablished(..) | Happened::SessionReleased(..) | Happened::Registered
+                HistoryEvent::SessionEstablished(..)
+                    | HistoryEvent::SessionReleased(..)
+                    | HistoryEvent::Registered
             )
         })?;
-        let Happened::SessionReleased(psi, dnn, by) = &last.what else { return None };
+        let HistoryEvent::SessionReleased(psi, dnn, by) = &last.what else { return None };
         let by = if by.is_empty() { String::new() } else { format!(" by {by}") };
         Some(format!("its PDU session {psi} ({dnn}) was released{by} at {}", when(last.last, self.now)))
     }

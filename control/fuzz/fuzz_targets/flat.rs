@@ -5,7 +5,7 @@
 use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
-use whimbrel_control::amf::{Body, N14, Relation};
+use whimbrel_control::amf::{N14Body, N14, Relation};
 use whimbrel_control::config::Config;
 use whimbrel_control::{Batch, Checkpoint, Delta, Envelope, Payload, Shard, UeContext, UeId};
 
@@ -24,12 +24,12 @@ static CONFIG: LazyLock<Arc<Config>> = LazyLock::new(|| Arc::new(whimbrel_sim::d
 
 /// Messages about replicas, and one of each test checkpoint.
 fn messages_of_peer_amfs() -> impl Iterator<Item = Vec<u8>> {
-    let replicas = frames(CHECKPOINTS).filter_map(|frame| Some(Body::Replica(Checkpoint::from_octets(&frame).ok()?.into_flat())));
+    let replicas = frames(CHECKPOINTS).filter_map(|frame| Some(N14Body::Replica(Checkpoint::from_octets(&frame).ok()?.into_flat())));
     let message = |body| {
         let relation = Relation { source: UeId { slot: 7, generation: 1 }, token: [5; 16] };
         N14 { relation, body }.to_flat().octets().to_vec()
     };
-    [Body::ReplicaGone, Body::WholeRequested].into_iter().chain(replicas).map(message)
+    [N14Body::ReplicaGone, N14Body::WholeRequested].into_iter().chain(replicas).map(message)
 }
 
 fn frames(hex: &str) -> impl Iterator<Item = Vec<u8>> {

@@ -58,7 +58,7 @@ pub(crate) fn begin_reachability(ue: Ue) {
             p.amf.registered = false;
         }
         if p.amf.registered {
-            p.amf.reachable_until = Some(reach::implicitly_deregistered_at(p, &timers, now));
+            p.amf.implicit_deregistration_at = Some(reach::implicitly_deregistered_at(p, &timers, now));
             reach::becomes_idle(p, now);
             if let Some(security) = &mut p.amf.security.current {
                 security.release_schedules();

@@ -21,7 +21,7 @@ pub(crate) struct Fresh {
 pub(crate) fn begin_chain(amf: &mut AmfContext, k_gnb: &KGnb) {
     let of = amf.security.ng_ksi;
     amf.security.next_hop =
-        amf.security.k_amf.as_ref().map(|k| NextHop { nh: k.first_nh(k_gnb), ncc: 1, of }.into());
+        amf.security.k_amf.as_ref().map(|k| NextHop { nh: k.first_nh(k_gnb), ncc: 1, ng_ksi: of }.into());
 }
 
 /// A fresh {NH, NCC} for a gNB that has taken the UE over (TS 33.501 §6.9.2.3.2). `None`: the radio was never secured on this
@@ -36,7 +36,7 @@ pub(crate) fn advance_chain(amf: &mut AmfContext) -> Option<Fresh> {
 
 /// The UE has arrived at the gNB that got a key of the newer K_AMF: the chain continues from that K_AMF.
 pub(crate) fn settle_chain(amf: &mut AmfContext) {
-    if amf.security.next_hop.as_ref().is_some_and(|next| next.of != amf.security.ng_ksi)
+    if amf.security.next_hop.as_ref().is_some_and(|next| next.ng_ksi != amf.security.ng_ksi)
         && let Some(k_amf) = &amf.security.k_amf
     {
         let k_gnb = k_amf.k_gnb(amf.security.as_count.unwrap_or_default());
@@ -49,7 +49,7 @@ pub(crate) fn settle_chain(amf: &mut AmfContext) {
 pub(crate) fn offer_chain(amf: &mut AmfContext) -> Option<Fresh> {
     let next = amf.security.next_hop.as_ref()?;
     let k_amf = amf.security.k_amf.as_ref()?;
-    if next.of != amf.security.ng_ksi {
+    if next.ng_ksi != amf.security.ng_ksi {
         let k_gnb = k_amf.k_gnb(amf.security.as_count.unwrap_or_default());
         let context = SecurityContext::new(0, SecurityKey(*k_gnb.octets()));
         return Some(Fresh { context, new: Some(NewSecurityContextInd::True) });
@@ -57,7 +57,7 @@ pub(crate) fn offer_chain(amf: &mut AmfContext) -> Option<Fresh> {
     let nh = k_amf.next_nh(&next.nh);
     let ncc = (next.ncc + 1) & 7;
     let context = SecurityContext::new(ncc, SecurityKey(*nh.octets()));
-    amf.security.next_hop = Some(NextHop { nh, ncc, of: next.of }.into());
+    amf.security.next_hop = Some(NextHop { nh, ncc, ng_ksi: next.ng_ksi }.into());
     Some(Fresh { context, new: None })
 }
 

@@ -3,19 +3,19 @@
 use whimbrel_nas::mm;
 
 use super::n2::send_nas;
-use crate::event::{Dropped, Event};
+use crate::event::{Event, MessageDropReason};
 use crate::input::Input;
-use crate::procedure::{ATTEMPTS, End, Repeated, Ue, attempt};
-use crate::state::Security;
+use crate::procedure::{ATTEMPTS, ProcedureEnd, RepeatedMessage, Ue, attempt};
+use crate::state::DownlinkProtection;
 
 /// Sends a 5GMM message and repeats it until one of the accepted messages comes.
 pub(crate) async fn ask(
     ue: Ue,
     message: Box<mm::Message>,
-    security: Security,
-    repeated: Repeated,
+    security: DownlinkProtection,
+    repeated: RepeatedMessage,
     accepts: fn(&Input) -> bool,
-) -> Result<Box<mm::Message>, End> {
+) -> Result<Box<mm::Message>, ProcedureEnd> {
     ask_past(ue, message, security, repeated, accepts, |_| false).await
 }
 
@@ -24,11 +24,11 @@ pub(crate) async fn ask(
 pub(crate) async fn ask_past(
     ue: Ue,
     message: Box<mm::Message>,
-    security: Security,
-    mut repeated: Repeated,
+    security: DownlinkProtection,
+    mut repeated: RepeatedMessage,
     accepts: fn(&Input) -> bool,
     stale: impl Fn(&mm::Message) -> bool,
-) -> Result<Box<mm::Message>, End> {
+) -> Result<Box<mm::Message>, ProcedureEnd> {
     let mut passed = 0;
     send_nas(ue, &message, security);
     loop {
@@ -36,7 +36,7 @@ pub(crate) async fn ask_past(
             Some(Input::Mm(answer)) if passed < ATTEMPTS && stale(&answer) => {
                 passed += 1;
                 let subject = ue.with(|p| p.subject());
-                ue.event(Event::Dropped { subject, why: Dropped::Duplicate });
+                ue.event(Event::Dropped { subject, why: MessageDropReason::Duplicate });
             }
             Some(Input::Mm(answer)) => return Ok(answer),
             _ => send_nas(ue, &message, security),

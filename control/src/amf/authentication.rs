@@ -12,10 +12,10 @@ use whimbrel_security::{Abba, KAmf, KSeaf};
 use super::identification::ask_suci;
 use super::n2::send_nas;
 use super::{eap_aka_prime, five_g_aka, open_home, udm_client, veil_home};
-use crate::procedure::{End, Ue};
+use crate::procedure::{ProcedureEnd, Ue};
 use crate::refusal::Refusal;
 use crate::services::nudm::{AuthData, Identity, Resynchronisation, Vector};
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// Proof that the UE holds the subscriber's key. Only [`authenticate`] and [`open_attach`](super::open_attach) make one, and the security mode demands it.
 pub(crate) struct Authenticated {
@@ -31,7 +31,7 @@ pub(crate) struct Authenticated {
 
 /// The answer to a UE whose authentication failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum FailedAuthentication {
     /// AUTHENTICATION REJECT has to be sent.
     Rejected,
     /// None: an emergency registration goes on without authentication (TS 24.501 §5.4.1.3.5).
@@ -94,7 +94,7 @@ pub(crate) enum HomeNetworks {
 }
 
 /// The identity to authenticate, and where it comes from.
-pub(crate) enum Claim {
+pub(crate) enum ClaimedIdentity {
     /// The UE has just sent its SUCI.
     Received(Identity),
     /// The SUPI of the UE's context; if authentication fails, the UE is identified first (TS 24.501 §5.4.1.3.5).
@@ -111,14 +111,14 @@ pub(super) const ABBA: Abba = Abba::RELEASE_15;
 /// Step 9 of TS 23.502 §4.2.2.2.2. With the grant, if the UE's home network is a broker.
 pub(crate) async fn authenticate(
     ue: Ue,
-    claim: Claim,
+    claim: ClaimedIdentity,
     offered: NgKsi,
-    failure: Failure,
+    failure: FailedAuthentication,
     homes: HomeNetworks,
-) -> Result<(Authenticated, Option<HomeGrant>), End> {
+) -> Result<(Authenticated, Option<HomeGrant>), ProcedureEnd> {
     let (mut identity, mut remembered) = match claim {
-        Claim::Received(identity) => (identity, false),
-        Claim::Remembered(identity) => (identity, true),
+        ClaimedIdentity::Received(identity) => (identity, false),
+        ClaimedIdentity::Remembered(identity) => (identity, true),
     };
     let mut ng_ksi = next_ksi(ue, offered);
     let mut resynchronisation = None;
@@ -164,14 +164,16 @@ pub(crate) async fn authenticate(
             ChallengeStep::KsiInUse => ng_ksi = after(ng_ksi),
             // TS 24.501 §5.4.1.3.5, §5.4.1.3.7 c: perhaps the UE is not the one that the 5G-GUTI named.
             ChallengeStep::Failed(..) if remembered => {
-                identity = Identity::Suci(ask_suci(ue, Security::Plain).await?);
+                identity = Identity::Suci(ask_suci(ue, DownlinkProtection::Plain).await?);
                 (remembered, resynchronised) = (false, None);
             }
-            ChallengeStep::Failed(refusal, _) if failure == Failure::Tolerated => return Err(refusal.into()),
+            ChallengeStep::Failed(refusal, _) if failure == FailedAuthentication::Tolerated => {
+                return Err(refusal.into());
+            }
             ChallengeStep::Failed(refusal, eap) => return Err(not_accepted(ue, refusal, eap)),
         }
     }
-    if failure == Failure::Tolerated {
+    if failure == FailedAuthentication::Tolerated {
         return Err(Refusal::SynchFailure.into());
     }
     Err(not_accepted(ue, Refusal::SynchFailure, None))
@@ -183,10 +185,10 @@ pub(super) fn abba() -> Result<ie::Abba, Refusal> {
 }
 
 /// TS 33.512 §4.2.2.1.2, TS 24.501 §5.4.1.2.2.5, §5.4.1.3.5: AUTHENTICATION REJECT.
-pub(super) fn not_accepted(ue: Ue, refusal: Refusal, eap_failure: Option<ie::EapMessage>) -> End {
+pub(super) fn not_accepted(ue: Ue, refusal: Refusal, eap_failure: Option<ie::EapMessage>) -> ProcedureEnd {
     let mut reject = AuthenticationReject::new();
     reject.eap_message = eap_failure;
-    send_nas(ue, &reject.into(), Security::Current);
+    send_nas(ue, &reject.into(), DownlinkProtection::Current);
     refusal.into()
 }
 

@@ -13,14 +13,14 @@ use super::slices::{Slices, nssai, rejected_nssai};
 use super::{end, ladn, ue_context_modification};
 use crate::event::Event;
 use crate::input::Input;
-use crate::procedure::{End, Lane, Procedure, Repeated, Ue};
-use crate::state::Security;
+use crate::procedure::{Lane, Procedure, ProcedureEnd, RepeatedMessage, Ue};
+use crate::state::DownlinkProtection;
 
 /// Sends the network's name and time, as UEs show them. It needs no acknowledgement and is not repeated (TS 24.501
 /// §5.4.4.2).
 pub(crate) fn send_network_name(ue: Ue) {
     if let Some(command) = names(ue) {
-        send_nas(ue, &command.into(), Security::Current);
+        send_nas(ue, &command.into(), DownlinkProtection::Current);
     }
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn send_command(ue: Ue, mut command: ConfigurationUpdateCommand) {
     start(ue, async move { acknowledged(ue, *command).await });
 }
 
-fn start(ue: Ue, update: impl Future<Output = Result<(), End>> + 'static) {
+fn start(ue: Ue, update: impl Future<Output = Result<(), ProcedureEnd>> + 'static) {
     let ue = ue.on(Lane::Mobility);
     ue.start(Lane::Mobility, Procedure::ConfigurationUpdate, async move {
         let began = ue.now();
@@ -71,20 +71,20 @@ fn start(ue: Ue, update: impl Future<Output = Result<(), End>> + 'static) {
                 let took = ue.now().since(began);
                 ue.event(Event::Completed { procedure: Procedure::ConfigurationUpdate, subject, took });
                 match ue_context_modification::new_assistance(ue).await {
-                    Err(End::Interrupted(why)) => end::interrupted(ue, why),
+                    Err(ProcedureEnd::Interrupted(why)) => end::interrupted(ue, why),
                     _ => end::arm_inactivity_timer(ue),
                 }
             }
             // TS 24.501 §5.4.4.6 b: after the fifth expiry both 5G-GUTIs stay valid until the UE uses one.
-            Err(End::Refused(_)) => end::arm_inactivity_timer(ue),
-            Err(End::Interrupted(why)) => end::interrupted(ue, why),
+            Err(ProcedureEnd::Refused(_)) => end::arm_inactivity_timer(ue),
+            Err(ProcedureEnd::Interrupted(why)) => end::interrupted(ue, why),
         }
     });
 }
 
 /// Sends the slices of a changed subscription; the UE acknowledges and is to register with them
 /// (TS 24.501 §5.4.4.2, TS 23.502 §4.2.4.2).
-pub(crate) async fn send_slices(ue: Ue, slices: Slices, configured: Vec<SNssai>) -> Result<(), End> {
+pub(crate) async fn send_slices(ue: Ue, slices: Slices, configured: Vec<SNssai>) -> Result<(), ProcedureEnd> {
     let mut command = ConfigurationUpdateCommand::new();
     command.allowed_nssai = Some(nssai(&slices.allowed));
     command.rejected_nssai = rejected_nssai(slices.rejected);
@@ -97,14 +97,14 @@ pub(crate) async fn send_slices(ue: Ue, slices: Slices, configured: Vec<SNssai>)
     acknowledged(ue, command).await
 }
 
-async fn acknowledged(ue: Ue, command: ConfigurationUpdateCommand) -> Result<(), End> {
-    let timer = Repeated::new("CONFIGURATION UPDATE COMMAND", "T3555", ue.config().timers.t3555);
+async fn acknowledged(ue: Ue, command: ConfigurationUpdateCommand) -> Result<(), ProcedureEnd> {
+    let timer = RepeatedMessage::new("CONFIGURATION UPDATE COMMAND", "T3555", ue.config().timers.t3555);
     let accepts =
         |i: &Input| matches!(i, Input::Mm(m) if matches!(**m, mm::Message::ConfigurationUpdateComplete(_)));
-    ask(ue, Box::new(command.into()), Security::Current, timer, accepts).await.map(drop)
+    ask(ue, Box::new(command.into()), DownlinkProtection::Current, timer, accepts).await.map(drop)
 }
 
-async fn reallocation(ue: Ue) -> Result<(), End> {
+async fn reallocation(ue: Ue) -> Result<(), ProcedureEnd> {
     let tmsi = ue.take_tmsi();
     ue.with(|p| p.amf.former_tmsi = p.amf.tmsi.replace(tmsi));
     let guami = ue.config().amf.guami();

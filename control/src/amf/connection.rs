@@ -30,9 +30,9 @@ pub(crate) fn adopt(
         detach(ue);
     }
     ue.with(|p| {
-        let secured = secured && !p.amf.keys_are_doubtful();
-        p.amf.reachable_until = None;
-        p.amf.connection_until = None;
+        let secured = secured && !p.amf.has_unknown_nas_counts();
+        p.amf.implicit_deregistration_at = None;
+        p.amf.inactivity_deadline = None;
         p.amf.connection = Some(Box::new(Connection {
             association,
             amf_ue_ngap_id,
@@ -68,7 +68,7 @@ fn detach(ue: Ue) {
     ue.with(|p| {
         p.amf.connection = None;
         p.amf.security.next_hop = None;
-        p.amf.connection_until = None;
+        p.amf.inactivity_deadline = None;
         p.lanes.interrupt(Lane::Mobility, Interrupt::ConnectionLost);
         p.lanes.interrupt_pending_setups(Interrupt::ConnectionLost);
         for psi in all {

@@ -24,10 +24,10 @@ use super::target::{handover_over, is_settled};
 use super::{location_reporting, radio_capability_check, rrc_inactive};
 use crate::event::Sign;
 use crate::input::Input;
-use crate::procedure::{End, Interrupt, Lane, Ue};
+use crate::procedure::{Interrupt, Lane, ProcedureEnd, Ue};
 use crate::refusal::Refusal;
 use crate::services::nsmf::{N2Outcome, SmContextUpdateData};
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// A session to be set up at the gNB, and the NAS message that travels with it.
 struct SetupItem {
@@ -41,7 +41,7 @@ pub(crate) async fn n1_n2_message_transfer(
     ue: Ue,
     psi: PduSessionId,
     n1: Option<&sm::Message>,
-) -> Result<(), End> {
+) -> Result<(), ProcedureEnd> {
     while !may_ask_gnb(ue, psi).await? {}
     let n1 = n1.and_then(|m| n1_sm(psi, m));
     let items = [SetupItem { psi, n1 }];
@@ -55,7 +55,7 @@ pub(crate) async fn n1_n2_message_transfer(
 
 /// Awaits one event after which the gNB may be asked for a session's resources. True when it may be asked: no handover runs, and
 /// neither an INITIAL CONTEXT SETUP REQUEST nor an earlier setup of this session is outstanding.
-async fn may_ask_gnb(ue: Ue, psi: PduSessionId) -> Result<bool, End> {
+async fn may_ask_gnb(ue: Ue, psi: PduSessionId) -> Result<bool, ProcedureEnd> {
     handover_over(ue).await?;
     let timers = ue.config().timers;
     let (event, what) = if is_context_pending(ue) {
@@ -79,7 +79,8 @@ async fn may_ask_gnb(ue: Ue, psi: PduSessionId) -> Result<bool, End> {
 /// PDU SESSION RESOURCE RELEASE COMMAND, with the 5GSM message for the UE, if any (TS 38.413 §8.2.2).
 pub(crate) fn release_session_resources(ue: Ue, psi: PduSessionId, n1: Option<&sm::Message>) {
     let Some((amf_id, ran_id)) = ids(ue) else { return };
-    let protected = n1.and_then(|n1| n1_sm(psi, n1)).and_then(|m| protect(ue, &m, Security::Current));
+    let protected =
+        n1.and_then(|n1| n1_sm(psi, n1)).and_then(|m| protect(ue, &m, DownlinkProtection::Current));
     let (nas_pdu, count) = protected.map_or((None, None), |(pdu, count)| (Some(pdu), count));
     let cause = Cause::Nas(CauseNas::NormalRelease);
     let transfer = PduSessionResourceReleaseCommandTransfer::new(cause).to_vec();
@@ -115,13 +116,17 @@ pub(crate) fn is_context_pending(ue: Ue) -> bool {
 
 /// Proof that an INITIAL CONTEXT SETUP REQUEST is out and its answer awaited.
 #[must_use = "the gNB's answer is awaited with `context_answer`"]
-pub(crate) struct Awaiting;
+pub(crate) struct AwaitedContextSetup;
 
 /// Sends `message` to the UE and sets up the user planes of `sessions`.
 ///
 /// Uses INITIAL CONTEXT SETUP REQUEST if the gNB has requested a UE context (UE Context Request) or a session needs
 /// one, else DOWNLINK NAS TRANSPORT.
-pub(crate) fn deliver(ue: Ue, message: &mm::Message, sessions: &[PduSessionId]) -> Option<Awaiting> {
+pub(crate) fn deliver(
+    ue: Ue,
+    message: &mm::Message,
+    sessions: &[PduSessionId],
+) -> Option<AwaitedContextSetup> {
     // A setup that the gNB has not answered is not requested again: its answer is used when it comes.
     let sessions: Vec<PduSessionId> =
         sessions.iter().copied().filter(|&psi| !is_setup_pending(ue, psi)).collect();
@@ -132,7 +137,7 @@ pub(crate) fn deliver(ue: Ue, message: &mm::Message, sessions: &[PduSessionId]) 
         (c.is_some_and(|c| c.context_requested) || !sessions.is_empty(), has_context)
     });
     if needs_context && !has_context && set_up_context(ue, Some(message), &items).is_some() {
-        return Some(Awaiting);
+        return Some(AwaitedContextSetup);
     }
     if has_context && !sessions.is_empty() && is_settled(ue) {
         set_up_sessions(ue, Some(message), &items);
@@ -140,10 +145,10 @@ pub(crate) fn deliver(ue: Ue, message: &mm::Message, sessions: &[PduSessionId]) 
             .iter()
             .for_each(|&psi| ue.smf().update_sm_context(ue, psi, SmContextUpdateData::SetupRequested));
     } else if has_context {
-        send_nas(ue, message, Security::Current);
+        send_nas(ue, message, DownlinkProtection::Current);
         sessions.iter().for_each(|&psi| ue.smf().update_sm_context(ue, psi, SmContextUpdateData::Activate)); // at the gNB that serves the UE then
     } else {
-        send_nas(ue, message, Security::Current);
+        send_nas(ue, message, DownlinkProtection::Current);
     }
     None
 }
@@ -155,7 +160,7 @@ pub(crate) fn is_context_answer(input: &Input) -> bool {
 }
 
 /// Awaits the gNB's answer.
-pub(crate) async fn context_answer(ue: Ue, _: Awaiting) -> Result<(), End> {
+pub(crate) async fn context_answer(ue: Ue, _: AwaitedContextSetup) -> Result<(), ProcedureEnd> {
     match ue.receive(is_context_answer, ue.config().timers.gnb_answer).await {
         Ok(Input::Ngap(m)) => context_answered(ue, *m),
         Ok(_) => Ok(()),
@@ -167,7 +172,7 @@ pub(crate) async fn context_answer(ue: Ue, _: Awaiting) -> Result<(), End> {
 }
 
 /// Takes the gNB's answer: the sessions that it set up, and those that it could not.
-pub(crate) fn context_answered(ue: Ue, message: Message) -> Result<(), End> {
+pub(crate) fn context_answered(ue: Ue, message: Message) -> Result<(), ProcedureEnd> {
     match message {
         Message::InitialContextSetupResponse(m) => {
             let sessions = ue.smf().session_ids(ue).into_iter().map(Lane::Session);
@@ -265,7 +270,7 @@ fn named(items: &[SetupItem]) -> Vec<PduSessionId> {
 
 /// A protected NAS message and its COUNT, where there is one to send.
 fn nas_pdu(ue: Ue, message: Option<&mm::Message>) -> (Option<Vec<u8>>, Option<u32>) {
-    match message.and_then(|m| protect(ue, m, Security::Current)) {
+    match message.and_then(|m| protect(ue, m, DownlinkProtection::Current)) {
         Some((pdu, count)) => (Some(pdu), count),
         None => (None, None),
     }

@@ -11,16 +11,16 @@ use super::end;
 use super::n2::send_nas;
 use super::paging::page_if_awaited;
 use super::session_resources;
-use crate::event::{Deregistered, Event};
+use crate::event::{DeregistrationReason, Event};
 use crate::input::Input;
-use crate::procedure::{End, Interrupt, Lane, Procedure, Repeated, Ue};
-use crate::state::Security;
+use crate::procedure::{Interrupt, Lane, Procedure, ProcedureEnd, RepeatedMessage, Ue};
+use crate::state::DownlinkProtection;
 
 /// UE-initiated deregistration (TS 23.502 §4.2.2.3.2). It awaits nothing, so it is done in one step.
 pub(crate) fn by_ue(ue: Ue, request: &DeregistrationRequestUeOriginating) {
     let switch_off = request.deregistration_type.switch_off;
     if !switch_off {
-        send_nas(ue, &DeregistrationAcceptUeOriginating {}.into(), Security::Current);
+        send_nas(ue, &DeregistrationAcceptUeOriginating {}.into(), DownlinkProtection::Current);
     }
     let subject = ue.with(|p| p.subject());
     let took = std::time::Duration::ZERO;
@@ -36,11 +36,11 @@ pub(crate) fn by_ue(ue: Ue, request: &DeregistrationRequestUeOriginating) {
 /// Network-initiated deregistration by the operator (TS 23.502 §4.2.2.3.3). An idle UE, or one about to be idle, is paged
 /// first, and deregistered implicitly if it does not answer.
 pub(crate) fn by_network(ue: Ue) {
-    by_network_with(ue, None, Deregistered::ByOperator);
+    by_network_with(ue, None, DeregistrationReason::ByOperator);
 }
 
 /// The same, with a cause for the UE.
-pub(crate) fn by_network_with(ue: Ue, cause: Option<MmCause>, why: Deregistered) {
+pub(crate) fn by_network_with(ue: Ue, cause: Option<MmCause>, why: DeregistrationReason) {
     let ue = ue.on(Lane::Mobility);
     if ue.with(|p| !p.amf.registered) {
         return implicitly(ue, why);
@@ -49,7 +49,9 @@ pub(crate) fn by_network_with(ue: Ue, cause: Option<MmCause>, why: Deregistered)
         // A UE whose subscription or grant has ended is not paged: its next registration is rejected.
         if matches!(
             why,
-            Deregistered::BySubscription | Deregistered::GrantExpired | Deregistered::CreditUsedUp
+            DeregistrationReason::BySubscription
+                | DeregistrationReason::GrantExpired
+                | DeregistrationReason::CreditUsedUp
         ) {
             return implicitly(ue, why);
         }
@@ -59,7 +61,7 @@ pub(crate) fn by_network_with(ue: Ue, cause: Option<MmCause>, why: Deregistered)
     ue.with(|p| p.amf.deregistration_requested = false);
     ue.start(Lane::Mobility, Procedure::DeregistrationByNetwork, async move {
         let began = ue.now();
-        let again = matches!(why, Deregistered::GrantExpired | Deregistered::CreditUsedUp);
+        let again = matches!(why, DeregistrationReason::GrantExpired | DeregistrationReason::CreditUsedUp);
         if again {
             // What is served while the UE does not answer is not paid for. TS 23.502 §4.2.2.3.3: the sessions may end before it has.
             session_resources::release_all(ue);
@@ -71,13 +73,13 @@ pub(crate) fn by_network_with(ue: Ue, cause: Option<MmCause>, why: Deregistered)
                 implicitly(ue, why);
             }
             // After the fifth expiry the UE is deregistered implicitly (TS 24.501 §5.5.2.3.5 a).
-            Err(End::Refused(_)) => implicitly(ue, why),
+            Err(ProcedureEnd::Refused(_)) => implicitly(ue, why),
             // §5.5.2.3.5: superseded by an initial registration.
-            Err(End::Interrupted(Interrupt::Superseded(Procedure::Registration))) => {
+            Err(ProcedureEnd::Interrupted(Interrupt::Superseded(Procedure::Registration))) => {
                 let subject = ue.with(|p| p.subject());
                 ue.event(Event::Deregistered { subject, why });
             }
-            Err(End::Interrupted(_)) => implicitly(ue, why),
+            Err(ProcedureEnd::Interrupted(_)) => implicitly(ue, why),
         }
     });
 }
@@ -97,12 +99,12 @@ pub(crate) fn deregister_if_requested(ue: Ue) {
 pub(crate) fn superseded_by_registration(ue: Ue) {
     if ue.with(|p| std::mem::take(&mut p.amf.deregistration_requested)) {
         let subject = ue.with(|p| p.subject());
-        ue.event(Event::Deregistered { subject, why: Deregistered::ByOperator });
+        ue.event(Event::Deregistered { subject, why: DeregistrationReason::ByOperator });
     }
 }
 
 /// `again`: the UE is to register again.
-async fn request(ue: Ue, cause: Option<MmCause>, again: bool) -> Result<(), End> {
+async fn request(ue: Ue, cause: Option<MmCause>, again: bool) -> Result<(), ProcedureEnd> {
     let kind = DeregistrationType {
         switch_off: false,
         re_registration_required: again,
@@ -111,13 +113,13 @@ async fn request(ue: Ue, cause: Option<MmCause>, again: bool) -> Result<(), End>
     let mut message = DeregistrationRequestUeTerminated::new(kind);
     message.cause = cause;
     let message = Box::new(message.into());
-    let timer = Repeated::new("DEREGISTRATION REQUEST", "T3522", ue.config().timers.t3522);
+    let timer = RepeatedMessage::new("DEREGISTRATION REQUEST", "T3522", ue.config().timers.t3522);
     let accepts = |i: &Input| matches!(i, Input::Mm(m) if matches!(**m, mm::Message::DeregistrationAcceptUeTerminated(DeregistrationAcceptUeTerminated {})));
-    ask(ue, message, Security::Current, timer, accepts).await.map(drop)
+    ask(ue, message, DownlinkProtection::Current, timer, accepts).await.map(drop)
 }
 
 /// Deletes the UE's context without a request of the UE.
-pub(crate) fn implicitly(ue: Ue, why: Deregistered) {
+pub(crate) fn implicitly(ue: Ue, why: DeregistrationReason) {
     let subject = ue.with(|p| p.subject());
     ue.event(Event::Deregistered { subject, why });
     end::dismiss(ue);

@@ -10,10 +10,10 @@ use whimbrel_security::{EapAkaPrimeServer, EapAkaPrimeVector, EapIdentity, EapRe
 use super::ask::ask_past;
 use super::authentication::{ChallengeProof, ChallengeStep, ProvedKey, abba};
 use super::five_g_aka::is_answer;
-use crate::procedure::{End, Repeated, Ue};
+use crate::procedure::{ProcedureEnd, RepeatedMessage, Ue};
 use crate::refusal::Refusal;
 use crate::services::nudm::Resynchronisation;
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// One challenge (TS 33.501 §6.1.3.1 steps 3 to 11); the AUSF's part is [`EapAkaPrimeServer`]'s.
 pub(super) async fn challenge(
@@ -23,7 +23,7 @@ pub(super) async fn challenge(
     identity: EapIdentity,
     ng_ksi: NgKsi,
     identifier: u8,
-) -> Result<ChallengeStep, End> {
+) -> Result<ChallengeStep, ProcedureEnd> {
     let name = vector.serving_network;
     let server = Box::new(EapAkaPrimeServer::new(*vector, &identity, identifier));
     let past = |m: &mm::Message| match m {
@@ -65,11 +65,11 @@ async fn send(
     eap: Vec<u8>,
     ng_ksi: NgKsi,
     past: impl Fn(&mm::Message) -> bool,
-) -> Result<Box<mm::Message>, End> {
+) -> Result<Box<mm::Message>, ProcedureEnd> {
     let mut request = AuthenticationRequest::new(ng_ksi, abba()?);
     request.eap_message = EapMessage::new(eap);
-    let timer = Repeated::new("AUTHENTICATION REQUEST", "T3560", ue.config().timers.t3560);
-    ask_past(ue, Box::new(request.into()), Security::Current, timer, is_answer, past).await
+    let timer = RepeatedMessage::new("AUTHENTICATION REQUEST", "T3560", ue.config().timers.t3560);
+    ask_past(ue, Box::new(request.into()), DownlinkProtection::Current, timer, is_answer, past).await
 }
 
 /// RFC 4187 §6.3.1, §6.3.2: unless the UE ended the exchange itself, a notification precedes EAP-Failure.
@@ -78,7 +78,7 @@ async fn fail(
     server: &EapAkaPrimeServer,
     refused: EapRefusal,
     ng_ksi: NgKsi,
-) -> Result<ChallengeStep, End> {
+) -> Result<ChallengeStep, ProcedureEnd> {
     let notified = matches!(refused, EapRefusal::WrongResponse | EapRefusal::Malformed(_));
     if notified {
         // Whatever the UE answers, the authentication has failed.

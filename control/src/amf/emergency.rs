@@ -9,14 +9,14 @@ use std::rc::Rc;
 use whimbrel_nas::ie::{MobileIdentity, NgKsi, RegistrationKind};
 use whimbrel_nas::mm::RegistrationRequest;
 
-use super::authentication::{Claim, Failure, HomeNetworks, authenticate};
+use super::authentication::{ClaimedIdentity, FailedAuthentication, HomeNetworks, authenticate};
 use super::identification::ask_suci;
 use super::security_mode::{Secured, secure_nas, secure_with_null_algorithms};
 use crate::config::Emergency;
-use crate::procedure::{End, Ue};
+use crate::procedure::{ProcedureEnd, Ue};
 use crate::refusal::Refusal;
 use crate::services::nudm::Identity;
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// Whether a UE registers for emergency services.
 pub(crate) fn is_emergency(request: &RegistrationRequest) -> bool {
@@ -28,7 +28,7 @@ pub(crate) async fn admission(
     ue: Ue,
     request: Rc<RegistrationRequest>,
     protected: bool,
-) -> Result<Rc<RegistrationRequest>, End> {
+) -> Result<Rc<RegistrationRequest>, ProcedureEnd> {
     let config = ue.config();
     let emergency = config.amf.access.emergency.as_ref().ok_or(Refusal::Emergency)?;
     let request = if protected {
@@ -58,7 +58,11 @@ fn enter(ue: Ue, emergency: &Emergency) {
 }
 
 /// Authenticates the UE and secures NAS if the UE has credentials, else uses null algorithms.
-async fn secured(ue: Ue, request: &RegistrationRequest, unauthenticated: bool) -> Result<Secured, End> {
+async fn secured(
+    ue: Ue,
+    request: &RegistrationRequest,
+    unauthenticated: bool,
+) -> Result<Secured, ProcedureEnd> {
     let claim = match &request.mobile_identity {
         MobileIdentity::Suci(suci) => Some(suci.clone()),
         // A UE without USIM identifies itself by its PEI (TS 24.501 §5.5.1.2.2).
@@ -66,9 +70,9 @@ async fn secured(ue: Ue, request: &RegistrationRequest, unauthenticated: bool) -
             ue.with(|p| p.amf.pei = Some(*pei));
             None
         }
-        _ => match ask_suci(ue, Security::Plain).await {
+        _ => match ask_suci(ue, DownlinkProtection::Plain).await {
             Ok(suci) => Some(suci),
-            Err(End::Refused(_)) => None,
+            Err(ProcedureEnd::Refused(_)) => None,
             Err(interrupted) => return Err(interrupted),
         },
     };
@@ -79,8 +83,9 @@ async fn secured(ue: Ue, request: &RegistrationRequest, unauthenticated: bool) -
             Err(Refusal::Emergency.into())
         };
     };
-    let claim = Claim::Received(Identity::Suci(suci));
-    let failure = if unauthenticated { Failure::Tolerated } else { Failure::Rejected };
+    let claim = ClaimedIdentity::Received(Identity::Suci(suci));
+    let failure =
+        if unauthenticated { FailedAuthentication::Tolerated } else { FailedAuthentication::Rejected };
     // An emergency call does not wait for a broker.
     match authenticate(ue, claim, request.ng_ksi, failure, HomeNetworks::Own).await {
         Ok((authenticated, _)) => {
@@ -90,7 +95,7 @@ async fn secured(ue: Ue, request: &RegistrationRequest, unauthenticated: bool) -
             Ok(secured)
         }
         // TS 24.501 §5.4.1.3.5: the network may continue all the same.
-        Err(End::Refused(_)) if unauthenticated => secure_with_null_algorithms(ue, request).await,
+        Err(ProcedureEnd::Refused(_)) if unauthenticated => secure_with_null_algorithms(ue, request).await,
         Err(end) => Err(end),
     }
 }

@@ -98,7 +98,7 @@ fn keep_connection(ue: Ue, keys: Keys) {
     let delay = ue.config().timers.release_delay;
     let rests = ue.with(|p| {
         let settled = p.amf.mobility.target.is_none()
-            && p.amf.mobility.source.is_none()
+            && p.amf.mobility.forwarding_source.is_none()
             && p.amf.mobility.context_transfer.is_none();
         settled && p.amf.connection.as_ref().is_some_and(|c| !c.releasing) && !p.awaits_release()
     });
@@ -129,7 +129,7 @@ fn keep_connection(ue: Ue, keys: Keys) {
         };
         p.amf = AmfContext {
             connection: former.connection,
-            connection_until: until,
+            inactivity_deadline: until,
             location: UeLocation {
                 tai: former.location.tai,
                 seen: former.location.seen,
@@ -152,7 +152,7 @@ fn release_later(ue: Ue) {
         return an_release::start(ue, CauseNas::NormalRelease.into());
     }
     let now = ue.now();
-    ue.with(|p| p.amf.connection_until = Some(now + delay));
+    ue.with(|p| p.amf.inactivity_deadline = Some(now + delay));
 }
 
 /// The UE registers again on its connection in time: its gNB releases the earlier sessions. If the UE has deleted its keys, the AMF deletes
@@ -160,7 +160,7 @@ fn release_later(ue: Ue) {
 pub(crate) fn registers_in_time(ue: Ue, protected: bool) {
     session_resources::release_all(ue);
     ue.with(|p| {
-        p.amf.connection_until = None;
+        p.amf.inactivity_deadline = None;
         (p.grant, p.veil) = (None, None); // it gets another with its registration
         if !protected {
             (p.amf.supi, p.amf.pei, p.amf.security.current, p.amf.security.k_amf) = (None, None, None, None);
@@ -184,7 +184,7 @@ pub(crate) fn arm_inactivity_timer(ue: Ue) {
     ue.with(|p| {
         let Some(connection) = p.amf.connection.as_ref().filter(|_| p.amf.registered) else { return };
         let patience = if connection.follow_on { timers.follow_on } else { timers.connection_idle };
-        p.amf.connection_until = (!active).then_some(now + patience);
+        p.amf.inactivity_deadline = (!active).then_some(now + patience);
     });
 }
 
@@ -195,10 +195,10 @@ pub(crate) fn watch_connection(ue: Ue) {
     let (used, armed) = ue.with(|p| {
         // The gNB releases the resources of a deregistered UE with its connection.
         let used = !p.awaits_release() && (!p.lanes.idle() || active);
-        (used, p.amf.connection_until.is_some())
+        (used, p.amf.inactivity_deadline.is_some())
     });
     match (used, armed) {
-        (true, true) => ue.with(|p| p.amf.connection_until = None),
+        (true, true) => ue.with(|p| p.amf.inactivity_deadline = None),
         (false, false) => arm_inactivity_timer(ue),
         _ => {}
     }

@@ -5,13 +5,13 @@ use whimbrel_nas::mm::{self, IdentityRequest};
 
 use super::ask::ask;
 use crate::input::Input;
-use crate::procedure::{End, Repeated, Ue};
+use crate::procedure::{ProcedureEnd, RepeatedMessage, Ue};
 use crate::refusal::Refusal;
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// N5g-eir_EquipmentIdentityCheck, by the operator's list. If the list is not empty and SECURITY MODE COMPLETE had no
 /// IMEISV, the UE is asked for it, under protection.
-pub(crate) async fn check(ue: Ue) -> Result<(), End> {
+pub(crate) async fn check(ue: Ue) -> Result<(), ProcedureEnd> {
     let config = ue.config();
     // A broker's UE does not reveal its equipment, which would link its sessions to each other.
     if config.amf.access.refused_equipment.is_empty() || ue.with(|p| p.amf.supi.is_some_and(|s| s.is_nai())) {
@@ -19,10 +19,10 @@ pub(crate) async fn check(ue: Ue) -> Result<(), End> {
     }
     if ue.with(|p| p.amf.pei.is_none()) {
         let question = Box::new(IdentityRequest::new(IdentityType::Imeisv).into());
-        let timer = Repeated::new("IDENTITY REQUEST", "T3570", config.timers.t3570);
+        let timer = RepeatedMessage::new("IDENTITY REQUEST", "T3570", config.timers.t3570);
         let accepts =
             |i: &Input| matches!(i, Input::Mm(m) if matches!(**m, mm::Message::IdentityResponse(_)));
-        let answer = ask(ue, question, Security::Current, timer, accepts).await?;
+        let answer = ask(ue, question, DownlinkProtection::Current, timer, accepts).await?;
         if let mm::Message::IdentityResponse(m) = *answer
             && let MobileIdentity::Pei(pei) = m.mobile_identity
         {

@@ -8,13 +8,13 @@ use whimbrel_security::{AuthenticationVector, Autn, Auts, HresStar, Rand, ResSta
 use super::ask::ask_past;
 use super::authentication::{ChallengeProof, ChallengeStep, ProvedKey, abba};
 use crate::input::Input;
-use crate::procedure::{End, Repeated, Ue};
+use crate::procedure::{ProcedureEnd, RepeatedMessage, Ue};
 use crate::refusal::Refusal;
 use crate::services::nudm::Resynchronisation;
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// What the SEAF has of a vector (TS 33.501 §6.1.3.2 step 5).
-pub(super) struct Challenge {
+pub(super) struct AkaChallenge {
     pub(super) rand: Rand,
     pub(super) autn: Autn,
     pub(super) hxres_star: HresStar,
@@ -29,8 +29,9 @@ pub(super) async fn challenge(
     vector: Box<AuthenticationVector>,
     ng_ksi: NgKsi,
     resynchronised: Option<Auts>,
-) -> Result<ChallengeStep, End> {
-    let challenge = Challenge { rand: vector.rand, autn: vector.autn, hxres_star: vector.hxres_star.clone() };
+) -> Result<ChallengeStep, ProcedureEnd> {
+    let challenge =
+        AkaChallenge { rand: vector.rand, autn: vector.autn, hxres_star: vector.hxres_star.clone() };
     Ok(match respond(ue, challenge, ng_ksi, resynchronised).await? {
         Ok(res_star) if vector.res_star_matches(&res_star) => {
             let key = ProvedKey::Seaf(vector.k_seaf.clone());
@@ -46,21 +47,23 @@ pub(super) async fn challenge(
 /// answer is late or a failover has repeated the request.
 pub(super) async fn respond(
     ue: Ue,
-    challenge: Challenge,
+    challenge: AkaChallenge,
     ng_ksi: NgKsi,
     resynchronised: Option<Auts>,
-) -> Result<Result<ResStar, ChallengeStep>, End> {
+) -> Result<Result<ResStar, ChallengeStep>, ProcedureEnd> {
     let mut request = AuthenticationRequest::new(ng_ksi, abba()?);
     request.rand = Some(ie::Rand(challenge.rand.0));
     request.autn = Some(ie::Autn(challenge.autn.0));
-    let timer = Repeated::new("AUTHENTICATION REQUEST", "T3560", ue.config().timers.t3560);
+    let timer = RepeatedMessage::new("AUTHENTICATION REQUEST", "T3560", ue.config().timers.t3560);
     let stale = |m: &mm::Message| match m {
         mm::Message::AuthenticationFailure(f) => {
             resynchronised.is_some_and(|before| f.auts.is_some_and(|auts| auts.0 == before.0))
         }
         _ => false,
     };
-    match *ask_past(ue, Box::new(request.into()), Security::Current, timer, is_answer, stale).await? {
+    match *ask_past(ue, Box::new(request.into()), DownlinkProtection::Current, timer, is_answer, stale)
+        .await?
+    {
         mm::Message::AuthenticationResponse(m) => {
             Ok(answered(&m, &challenge).ok_or(ChallengeStep::Failed(Refusal::WrongResponse, None)))
         }
@@ -76,13 +79,13 @@ pub(super) fn is_answer(input: &Input) -> bool {
 }
 
 /// RES* absent under 5G-AKA counts as wrong (TS 24.501 §5.4.1.3.5).
-fn answered(m: &AuthenticationResponse, challenge: &Challenge) -> Option<ResStar> {
+fn answered(m: &AuthenticationResponse, challenge: &AkaChallenge) -> Option<ResStar> {
     let res_star = ResStar::new(m.res_star?.0);
     (HresStar::derive(&challenge.rand, &res_star) == challenge.hxres_star).then_some(res_star)
 }
 
 /// TS 33.512 §4.2.2.1.1, TS 24.501 §5.4.1.3.7 c, TS 24.501 §5.4.1.3.7 d, TS 24.501 §5.4.1.3.7 e, TS 24.501 §5.4.1.3.7 f.
-fn failed(f: &AuthenticationFailure, rand: Rand) -> Result<ChallengeStep, End> {
+fn failed(f: &AuthenticationFailure, rand: Rand) -> Result<ChallengeStep, ProcedureEnd> {
     match f.cause {
         MmCause::SynchFailure => {
             let auts = f.auts.ok_or(Refusal::Protocol("AUTHENTICATION FAILURE #21 without AUTS"))?;

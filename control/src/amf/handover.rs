@@ -29,22 +29,24 @@ use super::n2::{emit, ids, note_released, send};
 use super::target;
 use super::user_location::{locate, location};
 use super::{end, location_reporting, n14, path_switch, pending_setup, predicted_handover};
-use crate::collision::{self, Verdict};
+use crate::collision::{self, CollisionVerdict};
 use crate::envelope::{AssociationId, HandoverTarget};
-use crate::event::{Dropped, Event, Sign};
+use crate::event::{Event, MessageDropReason, Sign};
 use crate::input::Input;
 use crate::procedure::{Interrupt, Lane, Procedure, Ue, out_of_state};
 use crate::refusal::Refusal;
 use crate::services::namf::HANDOVER_EXECUTION;
-use crate::services::nsmf::Admitted;
-use crate::state::{Asked, By, Connection, Phase, PredictedHandover, Source, Target, UeContext};
+use crate::services::nsmf::AdmittedSession;
+use crate::state::{
+    Connection, HandoverKind, HandoverSessions, HandoverSource, Phase, PredictedHandover, Target, UeContext,
+};
 
 /// How long the source and the forwarding tunnels are kept for packets that are still under way (TS 23.502 §4.9.1.3.3
 /// steps 6b, 14 and 15 leave it to the AMF). A gNB forwards what it has buffered within a fraction of it.
 pub(crate) const FORWARDING: Duration = Duration::from_secs(1);
 
 /// Why a handover failed.
-pub(crate) enum Failed {
+pub(crate) enum FailedHandover {
     /// `cause` goes to the source gNB, `refusal` to the operator.
     Refused {
         cause: Cause,
@@ -58,7 +60,7 @@ pub(crate) enum Failed {
     Interrupted(Interrupt),
 }
 
-impl Failed {
+impl FailedHandover {
     pub(crate) fn new(cause: impl Into<Cause>, refusal: Refusal) -> Self {
         Self::Refused { cause: cause.into(), refusal, container: None, target_knows: false }
     }
@@ -69,7 +71,7 @@ impl Failed {
     }
 }
 
-impl From<Interrupt> for Failed {
+impl From<Interrupt> for FailedHandover {
     fn from(why: Interrupt) -> Self {
         Self::Interrupted(why)
     }
@@ -99,7 +101,7 @@ pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: Option<HandoverTarget>
     let there = |t: &Target| t.by.phase() == Some(Phase::Executing) && t.association == to.association;
     if ue.with(|p| p.amf.mobility.target.as_deref().is_some_and(there)) {
         let subject = ue.with(|p| p.subject());
-        return ue.event(Event::Dropped { subject, why: Dropped::Duplicate }); // it has its HANDOVER COMMAND
+        return ue.event(Event::Dropped { subject, why: MessageDropReason::Duplicate }); // it has its HANDOVER COMMAND
     }
     let predicted = predicted_handover::take(ue, &m, &to);
     let ue = ue.on(Lane::Handover);
@@ -113,19 +115,19 @@ pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: Option<HandoverTarget>
                 ue.event(Event::Completed { procedure: Procedure::Handover, subject, took });
                 target::release_source_later(ue);
                 if let Some(request) = further {
-                    path_switch::go_on(ue, request);
+                    path_switch::resume_queued(ue, request);
                 }
             }
-            Err(Failed::Refused { cause, refusal, container, target_knows }) => {
+            Err(FailedHandover::Refused { cause, refusal, container, target_knows }) => {
                 failed(ue, cause, refusal, container, target_knows);
             }
             // Another handover has superseded it. In all other cases the target has been released already.
-            Err(Failed::Interrupted(Interrupt::Superseded(_))) => {
+            Err(FailedHandover::Interrupted(Interrupt::Superseded(_))) => {
                 if let Some(target) = target::abandon(ue) {
                     target::over(ue, *target);
                 }
             }
-            Err(Failed::Interrupted(_)) => {}
+            Err(FailedHandover::Interrupted(_)) => {}
         }
     });
 }
@@ -187,10 +189,13 @@ pub(crate) fn ready(ue: Ue) -> Result<(), (CauseRadioNetwork, Refusal)> {
         return Err((CauseRadioNetwork::HoTargetNotAllowed, what));
     }
     if ue.with(|p| p.amf.inbound().is_some()) {
-        let what = Refusal::Protocol("HANDOVER REQUIRED for a UE whose sessions are on their way here");
+        let what = Refusal::Protocol(
+            "HANDOVER REQUIRED for a UE whose context transfer from a peer AMF is not complete",
+        );
         return Err((CauseRadioNetwork::InteractionWithOtherProcedure, what));
     }
-    if collision::handover_meets(ue.with(|p| p.lanes.procedure(Lane::Mobility))) != Verdict::Proceed {
+    if collision::handover_meets(ue.with(|p| p.lanes.procedure(Lane::Mobility))) != CollisionVerdict::Proceed
+    {
         let what = Refusal::Protocol("HANDOVER REQUIRED for a connection that is being released");
         return Err((CauseRadioNetwork::InteractionWithOtherProcedure, what));
     }
@@ -203,7 +208,7 @@ async fn handover(
     m: Rc<HandoverRequired>,
     to: Rc<HandoverTarget>,
     predicted: Option<Box<PredictedHandover>>,
-) -> Result<Option<Box<PathSwitchRequest>>, Failed> {
+) -> Result<Option<Box<PathSwitchRequest>>, FailedHandover> {
     target::release_source(ue); // of an earlier handover
     let (expected, predicted) = (predicted.is_some(), predicted.map(|p| *p));
     let (target, prepared) = match predicted {
@@ -215,7 +220,8 @@ async fn handover(
         Some(prepared) => prepared,
         None => {
             target::await_setups(ue, &named(&m)).await?;
-            let tac = to_gnb(&m).map_err(|(cause, refusal)| Failed::early(cause.into(), refusal))?.tac;
+            let tac =
+                to_gnb(&m).map_err(|(cause, refusal)| FailedHandover::early(cause.into(), refusal))?.tac;
             let unserved = ue.smf().prepare_upfs(ue, &named(&m), tac).await?; // §4.9.1.3.2 steps 5 and 6
             (request(ue, &m, &to, None, &unserved)?, None) // steps 3 to 9: the sessions and the keys for the target
         }
@@ -228,7 +234,7 @@ async fn handover(
     let admitted = ue.smf().start_forwarding(ue, admitted, direct(&m), expected).await?; // steps 11 and 12
     if admitted.is_empty() {
         let cause = CauseMisc::NotEnoughUserPlaneProcessingResources;
-        return Err(Failed::new(cause, Refusal::Upf(None)));
+        return Err(FailedHandover::new(cause, Refusal::Upf(None)));
     }
     command(ue, &m, &asked, &answer, &admitted, &failed); // §4.9.1.3.3 steps 1 and 2
     let notify = notified(ue).await?; // steps 3 to 5
@@ -241,7 +247,7 @@ pub(crate) fn named(m: &HandoverRequired) -> Vec<PduSessionId> {
 }
 
 /// Step 10: awaits the target's answer.
-pub(crate) async fn resources(ue: Ue) -> Result<Box<HandoverRequestAcknowledge>, Failed> {
+pub(crate) async fn resources(ue: Ue) -> Result<Box<HandoverRequestAcknowledge>, FailedHandover> {
     let answers = |i: &Input| matches!(i, Input::Ngap(m) if matches!(**m, Message::HandoverRequestAcknowledge(_) | Message::HandoverFailure(_)));
     match ue.receive(answers, ue.config().timers.gnb_answer).await {
         Ok(Input::Ngap(m)) => match *m {
@@ -262,8 +268,8 @@ pub(crate) async fn resources(ue: Ue) -> Result<Box<HandoverRequestAcknowledge>,
 }
 
 /// TS 38.413 §8.4.2.3.
-fn resources_refused(m: HandoverFailure) -> Failed {
-    Failed::Refused {
+fn resources_refused(m: HandoverFailure) -> FailedHandover {
+    FailedHandover::Refused {
         refusal: Refusal::RefusedByGnb { message: "HANDOVER FAILURE", cause: m.cause.in_words() },
         cause: m.cause,
         container: m.target_to_source_failure_transparent_container,
@@ -271,22 +277,22 @@ fn resources_refused(m: HandoverFailure) -> Failed {
     }
 }
 
-fn silent() -> Failed {
+fn silent() -> FailedHandover {
     let cause = CauseRadioNetwork::HoFailureInTarget5GcNgranNodeOrTargetSystem;
-    Failed::new(cause, Refusal::RadioFailure("no answer to HANDOVER REQUEST"))
+    FailedHandover::new(cause, Refusal::RadioFailure("no answer to HANDOVER REQUEST"))
 }
 
 /// The sessions that the target admits, and those that it does not admit, each with the cause for the source.
-pub(crate) type TargetSessions = (Vec<Admitted>, Vec<(PduSessionId, Cause)>);
+pub(crate) type TargetSessions = (Vec<AdmittedSession>, Vec<(PduSessionId, Cause)>);
 
 /// A session that is neither admitted nor refused is refused; one that was not asked for is passed over (TS 38.413
 /// §8.4.2.4).
 pub(crate) fn admit(
     ue: Ue,
-    asked: &Asked,
+    asked: &HandoverSessions,
     answer: &HandoverRequestAcknowledge,
-) -> Result<TargetSessions, Failed> {
-    let mut admitted: Vec<Admitted> = Vec::new();
+) -> Result<TargetSessions, FailedHandover> {
+    let mut admitted: Vec<AdmittedSession> = Vec::new();
     let mut failed = Vec::new();
     for &psi in &asked.sessions {
         let of = |list: &[PduSessionResourceItem]| {
@@ -306,7 +312,10 @@ pub(crate) fn admit(
     }
     if admitted.is_empty() {
         let cause = failed.first().map_or_else(no_room, |(_, cause)| cause.clone());
-        return Err(Failed::new(cause, Refusal::RadioFailure("the target admits none of its sessions")));
+        return Err(FailedHandover::new(
+            cause,
+            Refusal::RadioFailure("the target admits none of its sessions"),
+        ));
     }
     Ok((admitted, failed))
 }
@@ -318,7 +327,10 @@ fn why_not_admitted(transfer: &[u8]) -> Option<Cause> {
 
 /// The sessions that the target lists as admitted and that are not handed over: it was not asked for them, or did not
 /// accept the default flow.
-pub(crate) fn not_admitted(answer: &HandoverRequestAcknowledge, admitted: &[Admitted]) -> Vec<PduSessionId> {
+pub(crate) fn not_admitted(
+    answer: &HandoverRequestAcknowledge,
+    admitted: &[AdmittedSession],
+) -> Vec<PduSessionId> {
     let list = answer.pdu_session_resource_admitted_list.iter().map(|i| i.pdu_session_id);
     list.filter(|psi| !admitted.iter().any(|a| a.psi == *psi)).collect()
 }
@@ -341,9 +353,9 @@ pub(crate) fn direct(m: &HandoverRequired) -> Vec<PduSessionId> {
 pub(crate) fn command(
     ue: Ue,
     m: &HandoverRequired,
-    asked: &Asked,
+    asked: &HandoverSessions,
     answer: &HandoverRequestAcknowledge,
-    admitted: &[Admitted],
+    admitted: &[AdmittedSession],
     failed: &[(PduSessionId, Cause)],
 ) {
     let Some((amf_id, ran_id)) = ids(ue) else { return };
@@ -364,13 +376,13 @@ pub(crate) fn command(
 pub(crate) fn executing_now(ue: Ue) {
     ue.with(|p| {
         if let Some(t) = &mut p.amf.mobility.target {
-            t.by = By::N2(Phase::Executing);
+            t.by = HandoverKind::N2(Phase::Executing);
         }
     });
 }
 
 /// §4.9.1.3.3 step 5: awaits HANDOVER NOTIFY.
-pub(crate) async fn notified(ue: Ue) -> Result<Box<HandoverNotify>, Failed> {
+pub(crate) async fn notified(ue: Ue) -> Result<Box<HandoverNotify>, FailedHandover> {
     let notify = |i: &Input| matches!(i, Input::Ngap(m) if matches!(**m, Message::HandoverNotify(_)));
     match ue.receive(notify, HANDOVER_EXECUTION).await {
         Ok(Input::Ngap(m)) => match *m {
@@ -382,16 +394,16 @@ pub(crate) async fn notified(ue: Ue) -> Result<Box<HandoverNotify>, Failed> {
     }
 }
 
-pub(crate) fn ue_did_not_arrive() -> Failed {
+pub(crate) fn ue_did_not_arrive() -> FailedHandover {
     let refusal = Refusal::RadioFailure("no HANDOVER NOTIFY: the UE did not come to the target");
-    Failed::new(CauseRadioNetwork::TngrelocoverallExpiry, refusal)
+    FailedHandover::new(CauseRadioNetwork::TngrelocoverallExpiry, refusal)
 }
 
 /// §4.9.1.3.3 steps 5 to 13: the target serves the UE, and its sessions' downlink paths are switched.
 async fn arrive(
     ue: Ue,
     m: &HandoverNotify,
-    admitted: &[Admitted],
+    admitted: &[AdmittedSession],
     not_admitted: &[PduSessionId],
 ) -> Result<Option<Box<PathSwitchRequest>>, Interrupt> {
     if let Some((association, amf_id)) = ue.with(released_source) {
@@ -412,8 +424,8 @@ async fn arrive(
             ..(*source).clone()
         }));
         settle_chain(&mut p.amf);
-        p.amf.mobility.source =
-            (!target.source_lost).then(|| Source { connection: Some(*source), until: None }.into());
+        p.amf.mobility.forwarding_source =
+            (!target.source_lost).then(|| HandoverSource { connection: Some(*source), until: None }.into());
         Some((target, pending))
     }) else {
         return Ok(None);

@@ -9,14 +9,14 @@ use whimbrel_ngap::msg::{HandoverRequest, HandoverRequired};
 
 use super::as_security::{Fresh, offer_chain, ue_security_capabilities};
 use super::context_setup::masked;
-use super::handover::Failed;
+use super::handover::FailedHandover;
 use super::mobility_restrictions::mobility_restriction_list;
 use super::n2::emit;
 use super::{location_reporting, rrc_inactive};
 use crate::envelope::HandoverTarget;
 use crate::procedure::Ue;
 use crate::refusal::Refusal;
-use crate::state::{Asked, By, Phase, bits};
+use crate::state::{HandoverKind, HandoverSessions, Phase, bits};
 
 /// Sends HANDOVER REQUEST with the sessions and a fresh {NH, NCC} (TS 33.501 §6.9.2.3.3): `keys`, if another AMF has derived them. `unserved`: the
 /// sessions that no UPF can serve at the target.
@@ -26,9 +26,9 @@ pub(crate) fn request(
     to: &HandoverTarget,
     keys: Option<&Fresh>,
     unserved: &[PduSessionId],
-) -> Result<Asked, Failed> {
+) -> Result<HandoverSessions, FailedHandover> {
     let config = ue.config();
-    let mut asked = Asked { sessions: Vec::new(), refused: Vec::new() };
+    let mut asked = HandoverSessions { sessions: Vec::new(), refused: Vec::new() };
     let mut items = Vec::new();
     for psi in m.pdu_session_resource_list_ho_rqd.iter().map(|i| i.pdu_session_id) {
         if asked.sessions.contains(&psi) || asked.refused.iter().any(|(known, _)| *known == psi) {
@@ -56,7 +56,7 @@ pub(crate) fn request(
             true => Refusal::Protocol("HANDOVER REQUIRED names no session that can be handed over"),
             false => Refusal::Upf(None),
         };
-        return Err(Failed::early(cause, refusal));
+        return Err(FailedHandover::early(cause, refusal));
     }
     let ready = ue.with(|p| {
         let capabilities = ue_security_capabilities(p.amf.ue_security_capability.as_ref()?);
@@ -68,7 +68,7 @@ pub(crate) fn request(
     let Some((capabilities, ambr, fresh, allowed)) = ready else {
         // The connection was lost while the handover before this one ended.
         let cause = CauseRadioNetwork::InteractionWithOtherProcedure;
-        return Err(Failed::early(cause.into(), Refusal::Protocol("the UE's context is gone")));
+        return Err(FailedHandover::early(cause.into(), Refusal::Protocol("the UE's context is gone")));
     };
     let mut request = HandoverRequest::new(
         to.amf_ue_ngap_id,
@@ -91,7 +91,7 @@ pub(crate) fn request(
     emit(ue, to.association, &request.into(), None);
     ue.with(|p| {
         if let Some(t) = &mut p.amf.mobility.target {
-            t.by = By::N2(Phase::Preparing);
+            t.by = HandoverKind::N2(Phase::Preparing);
         }
     });
     Ok(asked)

@@ -35,7 +35,7 @@ impl LocationRequests {
 
     /// Whether any report is awaited.
     fn awaits(&self) -> bool {
-        self.now.is_some() || self.cells || self.areas.iter().any(Option::is_some)
+        self.direct_until.is_some() || self.is_cell_change_requested || self.areas.iter().any(Option::is_some)
     }
 
     fn reference(place: usize) -> u8 {
@@ -67,7 +67,7 @@ impl LocationRequests {
     fn standing(&self) -> Option<LocationReportingRequestType> {
         let areas: Vec<AreaOfInterestItem> =
             (0..).zip(&self.areas).filter_map(|(n, t)| Some(item((*t)?, Self::reference(n)))).collect();
-        let event = match (self.cells, areas.is_empty()) {
+        let event = match (self.is_cell_change_requested, areas.is_empty()) {
             (false, true) => return None,
             (true, true) => EventType::ChangeOfServeCell,
             (false, false) => EventType::UePresenceInAreaOfInterest,
@@ -82,10 +82,10 @@ impl LocationRequests {
     fn take(&mut self, wish: Locate, now: Instant) -> Option<LocationReportingRequestType> {
         match wish {
             Locate::Now => {
-                self.now = Some(now + PATIENCE);
+                self.direct_until = Some(now + PATIENCE);
                 Some(request(EventType::Direct))
             }
-            Locate::CellChanges if std::mem::replace(&mut self.cells, true) => None,
+            Locate::CellChanges if std::mem::replace(&mut self.is_cell_change_requested, true) => None,
             Locate::CellChanges => Some(request(EventType::ChangeOfServeCell)),
             Locate::Presence(tai) => {
                 let reference = self.watch(tai)?;
@@ -165,7 +165,7 @@ fn control(ue: Ue, request: LocationReportingRequestType) {
 pub(crate) fn resume(ue: Ue) {
     let Some((unsent, standing, now)) = ue.with(|p| {
         let l = p.amf.location.requests.as_mut()?;
-        Some((std::mem::take(&mut l.unsent), l.standing(), l.now.is_some()))
+        Some((std::mem::take(&mut l.unsent), l.standing(), l.direct_until.is_some()))
     }) else {
         return;
     };
@@ -194,7 +194,7 @@ pub(crate) fn standing(ue: Ue) -> Option<LocationReportingRequestType> {
 
 /// Whether an idle UE is paged because its location is requested.
 pub(crate) fn is_requested(ue: &crate::state::UeContext, now: Instant) -> bool {
-    ue.amf.location.requests.as_ref().is_some_and(|l| l.now.is_some_and(|until| now < until))
+    ue.amf.location.requests.as_ref().is_some_and(|l| l.direct_until.is_some_and(|until| now < until))
 }
 
 /// The UE has a new connection, or its handover has ended, and its gNB has reported its location.
@@ -206,7 +206,8 @@ pub(crate) fn found(ue: Ue) {
 
 /// Whether the present location was requested. Clears the request.
 fn taken(ue: Ue) -> bool {
-    let requested = ue.with(|p| p.amf.location.requests.as_mut().is_some_and(|l| l.now.take().is_some()));
+    let requested =
+        ue.with(|p| p.amf.location.requests.as_mut().is_some_and(|l| l.direct_until.take().is_some()));
     tidy(ue);
     requested
 }

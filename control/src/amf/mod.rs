@@ -59,14 +59,14 @@ mod veil_home;
 
 pub use crate::event::WarningOutcome;
 pub use crate::n14::{
-    Body, Completed, Created, HandedOverSession, Keys, N14, PeerAmfId, Relation, Shown, Transferred,
-    UeContextCreateData,
+    HandedOverSession, Keys, N14, N14Body, PeerAmfId, PreparedResources, Relation, TransferCompletion,
+    TransferredUe, UeContextCreateData, UeProof,
 };
 pub use crate::state::Target;
 pub use n2::{overloaded, release_of, release_of_first, unknown_local_id};
 pub use nas::named_within;
-pub use path_switch::released_meanwhile;
+pub use path_switch::build_failure_after_release;
 pub use ran_node::{
-    Coding, HeldName, Load, OverloadOrder, RanNode, RanNodes, RanOutput, Rate, Reset, SETUP_WITHIN, Warning,
-    WarningArea, WarningError, WarningState, WarningStatus, cbs_pages, nr_cell, reset_acknowledge,
+    HeldName, Load, OverloadOrder, RanNode, RanNodes, RanOutput, Rate, Reset, SETUP_WITHIN, TextCoding,
+    Warning, WarningArea, WarningError, WarningState, WarningStatus, cbs_pages, nr_cell, reset_acknowledge,
 };

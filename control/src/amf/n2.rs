@@ -8,10 +8,10 @@ use whimbrel_ngap::{Message, peek};
 
 use super::nas;
 use super::ran_node::error_indication;
-use crate::collision::{self, Verdict};
+use crate::collision::{self, CollisionVerdict};
 use crate::envelope::{AssociationId, Effect};
 use crate::procedure::Ue;
-use crate::state::{Phase, Security, UeContext, bits};
+use crate::state::{DownlinkProtection, Phase, UeContext, bits};
 
 /// The identities of the UE's connection.
 pub(crate) fn ids(ue: Ue) -> Option<(AmfUeNgapId, RanUeNgapId)> {
@@ -38,7 +38,7 @@ pub(crate) fn emit(ue: Ue, association: AssociationId, message: &Message, downli
 }
 
 /// Sends a 5GMM message in DOWNLINK NAS TRANSPORT.
-pub(crate) fn send_nas(ue: Ue, message: &mm::Message, security: Security) {
+pub(crate) fn send_nas(ue: Ue, message: &mm::Message, security: DownlinkProtection) {
     let Some((amf_ue_ngap_id, ran_ue_ngap_id)) = ids(ue).filter(|_| !is_releasing(ue)) else { return };
     if ue.with(|p| hold(p, message, security)) {
         return;
@@ -127,9 +127,9 @@ pub fn overloaded(octets: &[u8], cause: impl Into<Cause>) -> Message {
 const HELD_MAX: usize = 16;
 
 /// Holds a message while the UE is in handover. SECURITY MODE COMMAND is not sent during a handover (TS 33.501 §6.9.5).
-fn hold(ue: &mut UeContext, message: &mm::Message, security: Security) -> bool {
+fn hold(ue: &mut UeContext, message: &mm::Message, security: DownlinkProtection) -> bool {
     let Some(target) = &mut ue.amf.mobility.target else { return hold_for_transfer(ue, message, security) };
-    if collision::message_meets(target.by.phase(), security) == Verdict::Proceed {
+    if collision::message_meets(target.by.phase(), security) == CollisionVerdict::Proceed {
         return false;
     }
     keep(&mut target.held, message, security);
@@ -137,7 +137,11 @@ fn hold(ue: &mut UeContext, message: &mm::Message, security: Security) -> bool {
 }
 
 /// A message that is being retransmitted is held once; beyond the limit, its timer repeats it.
-fn keep(held: &mut Vec<(mm::Message, Security)>, message: &mm::Message, security: Security) {
+fn keep(
+    held: &mut Vec<(mm::Message, DownlinkProtection)>,
+    message: &mm::Message,
+    security: DownlinkProtection,
+) {
     if held.len() < HELD_MAX && !held.iter().any(|(held, _)| held == message) {
         held.push((message.clone(), security));
     }
@@ -145,7 +149,7 @@ fn keep(held: &mut Vec<(mm::Message, Security)>, message: &mm::Message, security
 
 /// Holds a message while the UE's context is being transferred: a COUNT that is used here would be unknown to the
 /// target.
-fn hold_for_transfer(ue: &mut UeContext, message: &mm::Message, security: Security) -> bool {
+fn hold_for_transfer(ue: &mut UeContext, message: &mm::Message, security: DownlinkProtection) -> bool {
     let Some(d) = ue.amf.outbound_mut() else { return false };
     if d.phase == Phase::Waiting {
         return false;

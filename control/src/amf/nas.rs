@@ -8,9 +8,9 @@ use whimbrel_security::{Direction, NasCount, SecurityHeaderType};
 
 use super::unread::Unread;
 use crate::digest::digest;
-use crate::event::Dropped;
+use crate::event::MessageDropReason;
 use crate::procedure::Ue;
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// A 5GMM message that may be acted upon.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct Received {
 }
 
 /// The first message of a connection.
-pub(crate) enum First {
+pub(crate) enum FirstNasMessage {
     /// It may be acted upon here.
     Read(Box<Received>),
     /// It names this UE, but its MAC does not verify.
@@ -39,28 +39,28 @@ pub(crate) enum First {
 }
 
 /// Reads the first message of a connection for this slot. `known`: the slot holds a UE with a security context.
-pub(crate) fn receive_first(ue: Ue, octets: &[u8], known: bool, addressed: bool) -> First {
+pub(crate) fn receive_first(ue: Ue, octets: &[u8], known: bool, addressed: bool) -> FirstNasMessage {
     if known {
         return match read(ue, octets, true) {
-            Ok(received) if received.protected => First::Read(Box::new(received)),
-            _ => First::OtherUe,
+            Ok(received) if received.protected => FirstNasMessage::Read(Box::new(received)),
+            _ => FirstNasMessage::OtherUe,
         };
     }
     let (message, content) = match unprotected(octets) {
         Ok(message) => message,
-        Err(why) => return First::Unreadable(why),
+        Err(why) => return FirstNasMessage::Unreadable(why),
     };
     if !is_initial(&message) {
-        return First::Unreadable(Dropped::OutOfState.into()); // an answer to a request that was not sent on this connection
+        return FirstNasMessage::Unreadable(MessageDropReason::OutOfState.into()); // an answer to a request that was not sent on this connection
     }
     if !addressed
         && let Some(guti) = named_by(&message)
         && guti.guami == ue.config().amf.guami()
     {
-        return First::Elsewhere(guti.tmsi);
+        return FirstNasMessage::Elsewhere(guti.tmsi);
     }
     let sealed = matches!(Envelope::parse(octets), Ok(Envelope::Protected(_))).then(|| octets.into());
-    First::Read(Box::new(Received { message, protected: false, content, sealed }))
+    FirstNasMessage::Read(Box::new(Received { message, protected: false, content, sealed }))
 }
 
 /// The messages that begin a connection (TS 24.501 §4.4.6).
@@ -102,9 +102,9 @@ pub(crate) fn receive(ue: Ue, octets: &[u8]) -> Result<Received, Unread> {
 
 /// The same for the first message of a connection.
 fn read(ue: Ue, octets: &[u8], first: bool) -> Result<Received, Unread> {
-    let header = match Envelope::parse(octets).map_err(|_| Dropped::NotNas)? {
+    let header = match Envelope::parse(octets).map_err(|_| MessageDropReason::NotNas)? {
         Envelope::PlainMm(_) => None,
-        Envelope::PlainSm(_) => return Err(Dropped::NotNas.into()),
+        Envelope::PlainSm(_) => return Err(MessageDropReason::NotNas.into()),
         Envelope::Protected(p) => SecurityHeaderType::from_value(p.header_type as u8),
     };
     if let Some(header) = header
@@ -113,7 +113,7 @@ fn read(ue: Ue, octets: &[u8], first: bool) -> Result<Received, Unread> {
         let secured = ue.with(|p| {
             // Under doubtful keys there is no secure exchange: the UE answers an AUTHENTICATION REQUEST without protection.
             let secures = header == SecurityHeaderType::IntegrityProtectedAndCipheredWithNewContext
-                || !p.amf.keys_are_doubtful();
+                || !p.amf.has_unknown_nas_counts();
             let connection = p.amf.connection.as_mut();
             connection.is_some_and(|c| {
                 let before = c.secured;
@@ -123,7 +123,7 @@ fn read(ue: Ue, octets: &[u8], first: bool) -> Result<Received, Unread> {
         });
         let message = mm::Message::decode(&plain).map_err(|e| Unread::of(&e, true))?;
         if !fits(header, &message) {
-            return Err(Dropped::Integrity.into());
+            return Err(MessageDropReason::Integrity.into());
         }
         let (message, content) = whole(ue, message, count, &plain);
         // K_gNB is derived with the COUNT of the message that began the connection, or that took the newest keys into use (TS 33.501
@@ -141,7 +141,12 @@ fn read(ue: Ue, octets: &[u8], first: bool) -> Result<Received, Unread> {
     // Not protected, or not under known keys (TS 24.501 §4.4.4.3): few messages are accepted, and none once a protected
     // message was received on this connection.
     if ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.secured)) {
-        return Err(if header.is_some() { Dropped::Integrity } else { Dropped::Unprotected }.into());
+        return Err(if header.is_some() {
+            MessageDropReason::Integrity
+        } else {
+            MessageDropReason::Unprotected
+        }
+        .into());
     }
     let (message, content) = unprotected(octets)?;
     Ok(Received { message, protected: false, content, sealed: None })
@@ -210,11 +215,13 @@ fn whole(ue: Ue, message: mm::Message, count: NasCount, plain: &[u8]) -> (mm::Me
 
 /// Reads a message without protection, if that is allowed for it (TS 24.501 §4.4.4.3).
 fn unprotected(octets: &[u8]) -> Result<(mm::Message, u64), Unread> {
-    let plain = match Envelope::parse(octets).map_err(|_| Dropped::NotNas)? {
+    let plain = match Envelope::parse(octets).map_err(|_| MessageDropReason::NotNas)? {
         Envelope::PlainMm(plain) => plain,
-        Envelope::PlainSm(_) => return Err(Dropped::NotNas.into()),
+        Envelope::PlainSm(_) => return Err(MessageDropReason::NotNas.into()),
         // A payload that is not ciphered can be read; with a wrong MAC it counts as a plain message.
-        Envelope::Protected(p) if p.header_type.is_ciphered() => return Err(Dropped::Integrity.into()),
+        Envelope::Protected(p) if p.header_type.is_ciphered() => {
+            return Err(MessageDropReason::Integrity.into());
+        }
         Envelope::Protected(p) => p.payload,
     };
     let message = mm::Message::decode(plain).map_err(|e| Unread::of(&e, false))?;
@@ -231,7 +238,7 @@ fn unprotected(octets: &[u8]) -> Result<(mm::Message, u64), Unread> {
             let content = if is_initial(&message) { digest(0, plain) } else { 0 };
             Ok((message, content))
         }
-        _ => Err(Dropped::Unprotected.into()),
+        _ => Err(MessageDropReason::Unprotected.into()),
     }
 }
 
@@ -251,19 +258,23 @@ fn goes_without_protection(message: &mm::Message) -> bool {
 
 /// Encodes and protects a downlink message; returns the COUNT used. `None`, with an event, if no COUNT is left: a COUNT
 /// is never used twice (TS 24.501 §4.4.3.5). Under doubtful keys nothing is protected.
-pub(crate) fn protect(ue: Ue, message: &mm::Message, security: Security) -> Option<(Vec<u8>, Option<u32>)> {
+pub(crate) fn protect(
+    ue: Ue,
+    message: &mm::Message,
+    security: DownlinkProtection,
+) -> Option<(Vec<u8>, Option<u32>)> {
     let mut plain = Vec::with_capacity(64);
     message.encode(&mut plain);
     ue.with(|p| {
         let (context, header) = match security {
-            Security::Plain => return Some((plain, None)),
-            Security::Current if p.amf.keys_are_doubtful() => {
+            DownlinkProtection::Plain => return Some((plain, None)),
+            DownlinkProtection::Current if p.amf.has_unknown_nas_counts() => {
                 return goes_without_protection(message).then_some((plain, None));
             }
-            Security::Proposed => {
+            DownlinkProtection::Proposed => {
                 (p.amf.security.proposed.as_mut(), SecurityHeaderType::IntegrityProtectedWithNewContext)
             }
-            Security::Current => {
+            DownlinkProtection::Current => {
                 (p.amf.security.current.as_mut(), SecurityHeaderType::IntegrityProtectedAndCiphered)
             }
         };

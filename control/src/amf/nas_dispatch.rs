@@ -7,10 +7,10 @@ use whimbrel_nas::mm::{Message, MmStatus};
 use super::n2::send_nas;
 use super::nas::Received;
 use super::{deregistration, end, nas_transport, registration, service_request, session_resources};
-use crate::event::{Dropped, Event};
+use crate::event::{Event, MessageDropReason};
 use crate::input::Input;
 use crate::procedure::{Lane, Procedure, Ue, out_of_state};
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// A 5GMM message that passed the security rules.
 pub(crate) fn received(ue: Ue, received: Received) {
@@ -112,7 +112,7 @@ pub(crate) fn received(ue: Ue, received: Received) {
 
 pub(crate) fn duplicate(ue: Ue) {
     let subject = ue.with(|p| p.subject());
-    ue.event(Event::Dropped { subject, why: Dropped::Duplicate });
+    ue.event(Event::Dropped { subject, why: MessageDropReason::Duplicate });
     ue.update_batch(|b| b.no_effect = true);
 }
 
@@ -120,6 +120,6 @@ pub(crate) fn duplicate(ue: Ue) {
 fn incompatible(ue: Ue, protected: bool) {
     out_of_state(ue);
     if protected {
-        send_nas(ue, &MmStatus::new(MmCause::MessageTypeNotCompatible).into(), Security::Current);
+        send_nas(ue, &MmStatus::new(MmCause::MessageTypeNotCompatible).into(), DownlinkProtection::Current);
     }
 }

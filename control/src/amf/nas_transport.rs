@@ -8,11 +8,11 @@ use whimbrel_nas::mm::{DlNasTransport, MmStatus, UlNasTransport};
 use super::mobility_restrictions::service_allowed;
 use super::n2::send_nas;
 use super::session_resources::has_session;
-use crate::event::{Dropped, Event};
+use crate::event::{Event, MessageDropReason};
 use crate::procedure::{Procedure, Ue};
 use crate::refusal::Refusal;
 use crate::services::nsmf::{SmContextCreateData, SmContextReleaseData, SmContextUpdateData};
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// A payload from the UE.
 pub(crate) fn uplink(ue: Ue, m: UlNasTransport) {
@@ -22,12 +22,12 @@ pub(crate) fn uplink(ue: Ue, m: UlNasTransport) {
     if m.payload_container_type != PayloadContainerType::N1_SM_INFORMATION {
         // SMS, LPP, SOR acknowledgement, UE policy: no function here serves them (§5.4.5.2.5 has them ignored).
         let subject = ue.with(|p| p.subject());
-        return ue.event(Event::Dropped { subject, why: Dropped::UnservedPayload });
+        return ue.event(Event::Dropped { subject, why: MessageDropReason::UnservedPayload });
     }
     let Some(psi) = m.pdu_session_id else {
         // TS 24.501 §7.7.2: an element that this payload makes mandatory is missing.
         crate::procedure::out_of_state(ue);
-        return send_nas(ue, &MmStatus::new(MmCause::ConditionalIeError).into(), Security::Current);
+        return send_nas(ue, &MmStatus::new(MmCause::ConditionalIeError).into(), DownlinkProtection::Current);
     };
     if !ue.with(|p| p.amf.registered) {
         return crate::procedure::out_of_state(ue);
@@ -65,7 +65,7 @@ fn is_of_sap(ue: Ue) -> bool {
 fn usage_report(ue: Ue, sealed: &[u8]) {
     let subject = ue.with(|p| p.subject());
     if sealed.len() > whimbrel_open::usage::SealedReport::OCTETS_MAX {
-        return ue.event(Event::Dropped { subject, why: Dropped::UnservedPayload });
+        return ue.event(Event::Dropped { subject, why: MessageDropReason::UnservedPayload });
     }
     ue.event(Event::UsageReported { subject, sealed: sealed.to_vec() });
 }
@@ -100,7 +100,7 @@ fn create(ue: Ue, psi: PduSessionId, m: &UlNasTransport) {
             ue.event(Event::Refused { procedure, subject, ran_ue_ngap_id, refusal });
             let mut answer = returned(psi, m.payload_container.clone(), cause);
             answer.back_off_timer = back_off.map(GprsTimer3::from_duration);
-            send_nas(ue, &answer.into(), Security::Current);
+            send_nas(ue, &answer.into(), DownlinkProtection::Current);
         }
     }
 }
@@ -179,7 +179,7 @@ fn choose(ue: Ue, psi: PduSessionId, m: &UlNasTransport) -> Result<(SNssai, Dnn)
 
 /// TS 24.501 §5.4.5.3.1 e: the payload goes back with the cause.
 fn not_forwarded(ue: Ue, psi: PduSessionId, payload: PayloadContainer, cause: MmCause) {
-    send_nas(ue, &returned(psi, payload, cause).into(), Security::Current);
+    send_nas(ue, &returned(psi, payload, cause).into(), DownlinkProtection::Current);
 }
 
 fn returned(psi: PduSessionId, payload: PayloadContainer, cause: MmCause) -> DlNasTransport {

@@ -12,7 +12,7 @@ use whimbrel_ngap::{Message, peek};
 use super::connection::{adopt, lost};
 use super::context_setup::context_answered;
 use super::n2::{emit, ids, is_releasing, refuse_names, release_command, send, send_nas};
-use super::nas::{self, First};
+use super::nas::{self, FirstNasMessage};
 use super::ran_node::error_indication;
 use super::user_location::locate;
 use super::{
@@ -20,11 +20,11 @@ use super::{
     radio_capability_check, rrc_inactive, session_indication, session_resources, target,
 };
 use crate::envelope::{AssociationId, Disposition, HandoverTarget};
-use crate::event::{Dropped, Event};
+use crate::event::{Event, MessageDropReason};
 use crate::input::Input;
 use crate::procedure::{Lane, Ue, out_of_state};
 use crate::services::nsmf::N2Outcome;
-use crate::state::{Security, Target, UeContext};
+use crate::state::{DownlinkProtection, Target, UeContext};
 
 /// The first message of a connection.
 ///
@@ -51,9 +51,9 @@ pub(crate) fn initial_ue_message(
         return ue.update_batch(|b| b.disposition = Disposition::OtherUe);
     }
     match nas::receive_first(ue, &m.nas_pdu, known, addressed) {
-        First::OtherUe => ue.update_batch(|b| b.disposition = Disposition::OtherUe),
-        First::Elsewhere(tmsi) => ue.update_batch(|b| b.disposition = Disposition::Elsewhere(tmsi)),
-        First::Unreadable(unread) => {
+        FirstNasMessage::OtherUe => ue.update_batch(|b| b.disposition = Disposition::OtherUe),
+        FirstNasMessage::Elsewhere(tmsi) => ue.update_batch(|b| b.disposition = Disposition::Elsewhere(tmsi)),
+        FirstNasMessage::Unreadable(unread) => {
             let subject = ue.with(|p| p.subject());
             ue.event(Event::Dropped { subject, why: unread.why });
             // The gNB is to release such a connection (TS 24.501 §7.2.1).
@@ -67,7 +67,7 @@ pub(crate) fn initial_ue_message(
             let ids = UeNgapIdPair::new(amf_ue_ngap_id, m.ran_ue_ngap_id);
             emit(ue, association, &release_command(ids, CauseNas::Unspecified).into(), None);
         }
-        First::Read(received) => {
+        FirstNasMessage::Read(received) => {
             adopt(ue, association, amf_ue_ngap_id, &m, received.protected);
             nas_dispatch::received(ue, *received);
         }
@@ -176,7 +176,7 @@ fn side(
         let of_source = p
             .amf
             .mobility
-            .source
+            .forwarding_source
             .as_ref()
             .and_then(|s| s.connection.as_ref())
             .is_some_and(|c| c.association == association && c.amf_ue_ngap_id == amf);
@@ -299,7 +299,7 @@ fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
                 return;
             }
             let subject = ue.with(|p| p.subject());
-            ue.event(Event::Dropped { subject, why: Dropped::UnservedPayload });
+            ue.event(Event::Dropped { subject, why: MessageDropReason::UnservedPayload });
         }
         // Of a handover that has ended: a gNB repeats unacknowledged messages after it lost the AMF's endpoint.
         Message::HandoverRequestAcknowledge(_) | Message::HandoverFailure(_) | Message::HandoverNotify(_) => {
@@ -331,7 +331,7 @@ pub(crate) fn uplink_nas(ue: Ue, m: UplinkNasTransport) {
             let subject = ue.with(|p| p.subject());
             ue.event(Event::Dropped { subject, why: unread.why });
             if let Some(answer) = unread.answer() {
-                send_nas(ue, &answer, Security::Current);
+                send_nas(ue, &answer, DownlinkProtection::Current);
             }
         }
     }

@@ -27,18 +27,20 @@ use whimbrel_open::msg::{Qos, RefusalCause, SignedGrant, SignedRefusal};
 use whimbrel_open::operator::{OperatorAttach, OperatorError, OperatorSession};
 use whimbrel_security::KSeaf;
 
-use super::authentication::{self, ABBA, Authenticated, Claim, Failure, HomeGrant, HomeNetworks, next_ksi};
+use super::authentication::{
+    self, ABBA, Authenticated, ClaimedIdentity, FailedAuthentication, HomeGrant, HomeNetworks, next_ksi,
+};
 use super::identification::ask_suci;
 use super::{udm_client, veil_attach, veil_home};
 use crate::envelope::Effect;
 use crate::event::Event;
 use crate::input::Input;
-use crate::open::{Answer, Request, Unreachable};
-use crate::procedure::{End, Interrupt, Ue};
-use crate::refusal::{BrokerFault, Refusal, Refused};
+use crate::open::{BrokerAnswer, BrokerQuestion, Unreachable};
+use crate::procedure::{Interrupt, ProcedureEnd, Ue};
+use crate::refusal::{BrokerFault, BrokerRefusal, Refusal};
 use crate::services::nudm::Identity;
 use crate::state::{
-    Ambr, Arp, Security, SessionGrant, SessionTypes, SubscribedDnn, SubscribedSlice, Subscription,
+    Ambr, Arp, DownlinkProtection, SessionGrant, SessionTypes, SubscribedDnn, SubscribedSlice, Subscription,
     VeilSession,
 };
 
@@ -50,11 +52,11 @@ pub(crate) struct Authentication {
     /// That it was.
     pub(crate) proof: Authenticated,
     /// What its broker has granted, if it is a broker's user.
-    pub(crate) granted: Option<Granted>,
+    pub(crate) granted: Option<GrantedAttach>,
 }
 
 /// What a broker has granted to a UE.
-pub(crate) struct Granted {
+pub(crate) struct GrantedAttach {
     pub(super) grant: BrokerGrant,
     pub(super) subscription: Arc<Subscription>,
     /// The pseudonym of the UE's session before this one.
@@ -71,8 +73,12 @@ pub(super) enum BrokerGrant {
 
 /// In place of step 14 of TS 23.502 §4.2.2.2.2: the UE is registered under its pseudonym, and its former one is given up. Nothing new is
 /// granted to a UE that comes from another AMF.
-pub(crate) async fn register(ue: Ue, supi: Supi, granted: Option<Granted>) -> Result<Arc<Subscription>, End> {
-    let Some(Granted { grant, subscription, former }) = granted else {
+pub(crate) async fn register(
+    ue: Ue,
+    supi: Supi,
+    granted: Option<GrantedAttach>,
+) -> Result<Arc<Subscription>, ProcedureEnd> {
+    let Some(GrantedAttach { grant, subscription, former }) = granted else {
         let subscription = ue.with(|p| p.amf.subscription.clone()).ok_or(Refusal::NoIdentity)?;
         udm_client::register_guest(ue, supi, None).await?;
         return Ok(subscription);
@@ -89,22 +95,27 @@ pub(crate) async fn register(ue: Ue, supi: Supi, granted: Option<Granted>) -> Re
 
 /// Step 9 of TS 23.502 §4.2.2.2.2, or SAP in its place: a UE whose SUPI is a network specific identifier has no other way, and one that
 /// has an IMSI has not this one.
-pub(crate) async fn authenticate(ue: Ue, claim: Claim, offered: NgKsi) -> Result<Authentication, End> {
+pub(crate) async fn authenticate(
+    ue: Ue,
+    claim: ClaimedIdentity,
+    offered: NgKsi,
+) -> Result<Authentication, ProcedureEnd> {
     let claim = match claim {
-        Claim::Remembered(Identity::Supi(supi)) if supi.is_nai() => {
-            let suci = ask_suci(ue, Security::Current).await?;
+        ClaimedIdentity::Remembered(Identity::Supi(supi)) if supi.is_nai() => {
+            let suci = ask_suci(ue, DownlinkProtection::Current).await?;
             if !matches!(suci, Suci::Nai { .. }) && veil_home::suci_of_ordinary_ue(ue, &suci).is_none() {
                 return Err(Refusal::BadSuci.into());
             }
-            Claim::Received(Identity::Suci(suci))
+            ClaimedIdentity::Received(Identity::Suci(suci))
         }
         claim => claim,
     };
-    if let Claim::Received(Identity::Suci(suci @ Suci::Nai { .. })) = &claim {
+    if let ClaimedIdentity::Received(Identity::Suci(suci @ Suci::Nai { .. })) = &claim {
         return Box::pin(attach(ue, suci, offered)).await;
     }
     let homes = HomeNetworks::Brokers;
-    let (proof, grant) = authentication::authenticate(ue, claim, offered, Failure::Rejected, homes).await?;
+    let (proof, grant) =
+        authentication::authenticate(ue, claim, offered, FailedAuthentication::Rejected, homes).await?;
     let granted = grant.and_then(|grant| match grant {
         HomeGrant::Open(grant) => granted(ue, *grant, None),
         HomeGrant::Veil(session) => veil_home::granted(ue, *session),
@@ -112,7 +123,7 @@ pub(crate) async fn authenticate(ue: Ue, claim: Claim, offered: NgKsi) -> Result
     Ok(Authentication { proof, granted })
 }
 
-async fn attach(ue: Ue, suci: &Suci, offered: NgKsi) -> Result<Authentication, End> {
+async fn attach(ue: Ue, suci: &Suci, offered: NgKsi) -> Result<Authentication, ProcedureEnd> {
     let config = ue.config();
     let Suci::Nai { format: NaiFormat::NetworkSpecific, nai } = suci else {
         return Err(Refusal::BadSuci.into());
@@ -128,7 +139,7 @@ async fn attach(ue: Ue, suci: &Suci, offered: NgKsi) -> Result<Authentication, E
     let request = suci.to_request().map_err(|_| Refusal::BadSuci)?;
     let (asked, question) =
         OperatorAttach::ask(open.operator(config.amf.plmn), open.terms.clone(), request, &seed(ue));
-    let octets = match answer(ue, Request::Sap(question), open.answer_timeout).await? {
+    let octets = match answer(ue, BrokerQuestion::Sap(question), open.answer_timeout).await? {
         Ok(octets) => octets,
         Err(why) => return Err(refused(BrokerFault::Unreachable(why)).into()),
     };
@@ -150,13 +161,13 @@ async fn attach(ue: Ue, suci: &Suci, offered: NgKsi) -> Result<Authentication, E
 }
 
 /// A broker has granted: for the log, and for the registration.
-fn granted(ue: Ue, grant: SignedGrant, former: Option<Supi>) -> Option<Granted> {
+fn granted(ue: Ue, grant: SignedGrant, former: Option<Supi>) -> Option<GrantedAttach> {
     let config = ue.config();
     let open = config.open.as_ref()?;
     let subscription = Arc::new(subscription(&grant.grant.qos, open.s_nssai, &open.dnn));
     let (subject, broker) = (ue.with(|p| p.subject()), grant.grant.broker.to_string());
     ue.event(Event::Granted { subject, broker, grant: grant.to_octets() });
-    Some(Granted { grant: BrokerGrant::Open(Box::new(SessionGrant::new(grant))), subscription, former })
+    Some(GrantedAttach { grant: BrokerGrant::Open(Box::new(SessionGrant::new(grant))), subscription, former })
 }
 
 /// Entropy of an attach: what the machine draws a second time in a replay, it draws alike.
@@ -170,9 +181,9 @@ pub(super) fn seed(ue: Ue) -> Seed {
 /// Asks the broker, again and again until it answers or `timeout` is over.
 pub(super) async fn answer(
     ue: Ue,
-    question: Request,
+    question: BrokerQuestion,
     timeout: Duration,
-) -> Result<Result<Vec<u8>, Unreachable>, End> {
+) -> Result<Result<Vec<u8>, Unreachable>, ProcedureEnd> {
     let until = ue.now() + timeout;
     let (mut asked, mut why) = (Vec::new(), Unreachable::TimedOut);
     while ue.now() < until {
@@ -180,11 +191,11 @@ pub(super) async fn answer(
         let again = until.min(ue.now() + ASKED_AGAIN_AFTER);
         loop {
             match ue.any_answer(asked.clone(), again.since(ue.now())).await {
-                Ok(Input::Broker(Answer::Octets(octets))) => return Ok(Ok(octets)),
-                Ok(Input::Broker(Answer::Unreachable(lasting))) if lasting.is_lasting() => {
+                Ok(Input::Broker(BrokerAnswer::Octets(octets))) => return Ok(Ok(octets)),
+                Ok(Input::Broker(BrokerAnswer::Unreachable(lasting))) if lasting.is_lasting() => {
                     return Ok(Err(lasting));
                 }
-                Ok(Input::Broker(Answer::Unreachable(passing))) => why = passing,
+                Ok(Input::Broker(BrokerAnswer::Unreachable(passing))) => why = passing,
                 Ok(_) | Err(Interrupt::TimedOut) => break,
                 Err(interrupt) => return Err(interrupt.into()),
             }
@@ -195,7 +206,7 @@ pub(super) async fn answer(
 
 pub(super) fn fault(error: OperatorError) -> BrokerFault {
     match error {
-        OperatorError::Refused(refusal) => BrokerFault::Refused(Box::new(Refused {
+        OperatorError::Refused(refusal) => BrokerFault::Refused(Box::new(BrokerRefusal {
             cause: refusal.cause.to_string(),
             of_operator: is_of_operator(refusal.cause),
             signed: refusal.to_octets(),

@@ -3,7 +3,7 @@
 //! decides again. An idle UE is deregistered without a message, and learns it when it comes (TS 24.501 §5.3.7).
 
 use super::deregistration;
-use crate::event::Deregistered;
+use crate::event::DeregistrationReason;
 use crate::procedure::{Lane, Ue};
 
 /// After each input: ends the registration of a UE whose grant is over, once no procedure of mobility management runs.
@@ -17,8 +17,8 @@ pub(crate) fn end_if_over(ue: Ue) {
             return None;
         }
         match (now >= until, used_up) {
-            (true, _) => Some(Deregistered::GrantExpired),
-            (false, true) => Some(Deregistered::CreditUsedUp),
+            (true, _) => Some(DeregistrationReason::GrantExpired),
+            (false, true) => Some(DeregistrationReason::CreditUsedUp),
             (false, false) => None,
         }
     });

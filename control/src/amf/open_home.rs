@@ -22,11 +22,11 @@ use whimbrel_security::suci::msin_of_supi;
 use whimbrel_security::{Autn, Auts, HresStar, KSeaf, ProtectionScheme, Rand};
 
 use super::authentication::{ChallengeProof, ChallengeStep, HomeGrant, ProvedKey};
-use super::five_g_aka::{self, Challenge};
+use super::five_g_aka::{self, AkaChallenge};
 use super::open_attach::{answer, fault, seed};
 use crate::config::Open;
-use crate::open::Request;
-use crate::procedure::{End, Ue};
+use crate::open::BrokerQuestion;
+use crate::procedure::{ProcedureEnd, Ue};
 use crate::refusal::{BrokerFault, Refusal};
 use crate::services::nudm::{Identity, Resynchronisation};
 
@@ -48,10 +48,10 @@ pub(super) async fn challenge(
     identity: &Identity,
     token: Option<Resynchronisation>,
     (ng_ksi, resynchronised): (NgKsi, Option<Auts>),
-) -> Result<ChallengeStep, End> {
+) -> Result<ChallengeStep, ProcedureEnd> {
     let config = ue.config();
     let open = config.open.as_ref().ok_or(Refusal::OtherHomeNetwork(home))?;
-    let refused = |why| End::from(Refusal::Broker { broker: broker.to_string(), why });
+    let refused = |why| ProcedureEnd::from(Refusal::Broker { broker: broker.to_string(), why });
     let known = in_clear(identity);
     ue.with(|p| p.amf.claimed = known);
 
@@ -59,7 +59,7 @@ pub(super) async fn challenge(
     let offer = (open.operator(config.amf.plmn), open.terms.clone());
     let subscriber = subscriber(identity)?;
     let (asked, question) = HomeAttach::ask(offer, broker.clone(), subscriber, token, &seed(ue));
-    let octets = match answer(ue, Request::Sap(question), open.answer_timeout).await? {
+    let octets = match answer(ue, BrokerQuestion::Sap(question), open.answer_timeout).await? {
         Ok(octets) => octets,
         Err(why) => return Err(refused(BrokerFault::Unreachable(why))),
     };
@@ -68,7 +68,7 @@ pub(super) async fn challenge(
         Err(e) if is_refusal(&e, RefusalCause::Resynchronisation) => return Err(Refusal::BadAuts.into()),
         Err(e) => return Err(refused(of_ordinary_ue(e))),
     };
-    let challenge = Challenge {
+    let challenge = AkaChallenge {
         rand: Rand(challenge.rand),
         autn: Autn(challenge.autn),
         hxres_star: HresStar::new(challenge.hxres_star),
@@ -77,7 +77,7 @@ pub(super) async fn challenge(
         Ok(res_star) => *res_star.octets(),
         Err(step) => return Ok(step),
     };
-    let octets = match answer(ue, Request::Sap(asked.confirm(res_star)), open.answer_timeout).await? {
+    let octets = match answer(ue, BrokerQuestion::Sap(asked.confirm(res_star)), open.answer_timeout).await? {
         Ok(octets) => octets,
         Err(why) => return Err(refused(BrokerFault::Unreachable(why))),
     };

@@ -11,7 +11,7 @@ use whimbrel_ngap::msg::{Paging, UeContextReleaseComplete};
 
 use super::{deregistration, location_reporting, reach};
 use crate::envelope::Effect;
-use crate::event::Deregistered;
+use crate::event::DeregistrationReason;
 use crate::procedure::{Interrupt, Lane, Procedure, Ue};
 use crate::services::nsmf::SmContextUpdateData;
 
@@ -92,7 +92,7 @@ pub(crate) fn page_if_awaited(ue: Ue) {
     }
     // TS 24.501 §5.3.7: once the mobile reachable timer has expired, the UE is not paged.
     let patience = ue.config().timers.implicit_deregistration;
-    if ue.with(|p| p.amf.reachable_until.is_some_and(|until| until <= now + patience)) {
+    if ue.with(|p| p.amf.implicit_deregistration_at.is_some_and(|until| until <= now + patience)) {
         return give_up(ue, "the mobile reachable timer of the UE has expired, so it is not paged");
     }
     ue.start(Lane::Mobility, Procedure::Paging, paging(ue));
@@ -115,7 +115,7 @@ async fn paging(ue: Ue) {
 /// The UE cannot be reached (TS 23.502 §4.2.3.3 step 5).
 fn give_up(ue: Ue, why: &'static str) {
     if ue.with(|p| p.amf.deregistration_requested) {
-        return deregistration::implicitly(ue, Deregistered::ByOperator);
+        return deregistration::implicitly(ue, DeregistrationReason::ByOperator);
     }
     location_reporting::unreachable(ue);
     ue.smf().paging_failed(ue, why);

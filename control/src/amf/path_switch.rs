@@ -15,16 +15,16 @@ use super::n2::{emit, note_released, refuse_names, send};
 use super::target;
 use super::user_location::{locate, location};
 use super::{end, location_reporting, pending_setup, predicted_handover, rrc_inactive};
-use crate::collision::{self, Verdict};
+use crate::collision::{self, CollisionVerdict};
 use crate::envelope::AssociationId;
-use crate::event::{Dropped, Event, Sign};
+use crate::event::{Event, MessageDropReason, Sign};
 use crate::procedure::{Interrupt, Lane, Procedure, Ue};
 use crate::refusal::Refusal;
-use crate::services::nsmf::Switched;
-use crate::state::{By, Connection, QueuedPathSwitch, Target};
+use crate::services::nsmf::SwitchedSession;
+use crate::state::{Connection, HandoverKind, QueuedPathSwitch, Target};
 
-/// Step 1b: the target names the UE by the identity that its source had for it. An N2 handover that still runs ends (TS 38.413 §8.4.4): the
-/// UE is at another gNB than its target.
+/// Step 1b: the target gNB identifies the UE by the AMF UE NGAP ID that the source used. An N2 handover that
+/// still runs ends (TS 38.413 §8.4.4): the UE is at another gNB than its target.
 pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest>) {
     // The UE came to its source by N2 handover, whose HANDOVER NOTIFY has not arrived yet.
     let Some(QueuedPathSwitch { association, request: m }) =
@@ -42,22 +42,23 @@ pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest
         }
         return refuse_names(ue, association, CauseRadioNetwork::UnknownLocalUeNgapId, amf_id, Some(ran_id));
     }
-    let worked_on = ue.with(|p| p.amf.mobility.target.as_ref().is_some_and(|t| same(t, &target)));
-    if worked_on || ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| is_there(c, &target))) {
+    let worked_on = ue.with(|p| p.amf.mobility.target.as_ref().is_some_and(|t| is_same_target(t, &target)));
+    if worked_on || ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| is_connected_at(c, &target))) {
         let subject = ue.with(|p| p.subject());
-        return ue.event(Event::Dropped { subject, why: Dropped::Duplicate }); // the first one is answered, or will be
+        return ue.event(Event::Dropped { subject, why: MessageDropReason::Duplicate }); // the first one is answered, or will be
     }
     if let Err(refusal) = check(ue, &m) {
         send_failure(ue, &target);
-        return refused(ue, refusal);
+        return report_refusal(ue, refusal);
     }
     predicted_handover::withdraw(ue); // it came by Xn
     let ue = ue.on(Lane::Handover);
     ue.start(Lane::Handover, Procedure::PathSwitch, path_switch(ue, m, target));
 }
 
-/// The request has waited for HANDOVER NOTIFY of its source (`target::further`): that handover ends.
-pub(crate) fn go_on(ue: Ue, m: Box<PathSwitchRequest>) {
+/// Runs a request that was queued until the HANDOVER NOTIFY of its source arrived (`target::further`): that
+/// handover ends.
+pub(crate) fn resume_queued(ue: Ue, m: Box<PathSwitchRequest>) {
     ue.follow(Lane::Handover, Procedure::PathSwitch, async move {
         if let Some(target) = ue.with(|p| p.amf.mobility.target.take()) {
             path_switch(ue, m, *target).await;
@@ -72,7 +73,7 @@ pub(crate) fn target(association: AssociationId, m: &PathSwitchRequest) -> Targe
         amf_ue_ngap_id: m.source_amf_ue_ngap_id,
         ran_ue_ngap_id: Some(m.ran_ue_ngap_id),
         source_lost: false,
-        by: By::PathSwitch(asked(m)),
+        by: HandoverKind::PathSwitch(requested_sessions(m)),
         held: Vec::new(),
         further: None,
     }
@@ -81,8 +82,8 @@ pub(crate) fn target(association: AssociationId, m: &PathSwitchRequest) -> Targe
 async fn path_switch(ue: Ue, m: Box<PathSwitchRequest>, target: Target) {
     let began = ue.now();
     if let Err(refusal) = check(ue, &m) {
-        send_failure(ue, &target); // the superseded procedure has left nothing to switch
-        refused(ue, refusal);
+        send_failure(ue, &target); // after the superseded procedure there is nothing left to switch
+        report_refusal(ue, refusal);
         return target::back(ue, target);
     }
     target::release_source(ue); // of an earlier handover
@@ -90,7 +91,7 @@ async fn path_switch(ue: Ue, m: Box<PathSwitchRequest>, target: Target) {
     match switch(ue, &m).await {
         Ok(switched) => {
             if let Some(target) = ue.with(|p| p.amf.mobility.target.take()) {
-                settle(ue, &m, *target, switched, began);
+                complete(ue, &m, *target, switched, began);
             }
         }
         // In all other cases the target has been informed.
@@ -105,8 +106,8 @@ async fn path_switch(ue: Ue, m: Box<PathSwitchRequest>, target: Target) {
 }
 
 /// Steps 2 to 6. Messages of the source about the UE may still be in transit.
-async fn switch(ue: Ue, m: &PathSwitchRequest) -> Result<Vec<Switched>, Interrupt> {
-    target::await_setups(ue, &asked(m)).await?;
+async fn switch(ue: Ue, m: &PathSwitchRequest) -> Result<Vec<SwitchedSession>, Interrupt> {
+    target::await_setups(ue, &requested_sessions(m)).await?;
     if !ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.context_set_up)) {
         return Ok(Vec::new()); // its source never had a UE context
     }
@@ -115,12 +116,12 @@ async fn switch(ue: Ue, m: &PathSwitchRequest) -> Result<Vec<Switched>, Interrup
     ue.smf().switch_paths(ue, sessions, tai.map(|tai| tai.tac)).await
 }
 
-fn same(a: &Target, b: &Target) -> bool {
+fn is_same_target(a: &Target, b: &Target) -> bool {
     a.association == b.association && a.ran_ue_ngap_id == b.ran_ue_ngap_id
 }
 
 /// The UE is at this target already: a gNB repeats unacknowledged messages after it lost the AMF's endpoint.
-fn is_there(c: &Connection, target: &Target) -> bool {
+fn is_connected_at(c: &Connection, target: &Target) -> bool {
     c.association == target.association && Some(c.ran_ue_ngap_id) == target.ran_ue_ngap_id
 }
 
@@ -133,12 +134,15 @@ fn check(ue: Ue, m: &PathSwitchRequest) -> Result<(), Refusal> {
         })
     };
     if !ue.with(connection) || ue.with(|p| p.amf.security.next_hop.is_none() || !p.amf.registered) {
-        return Err(Refusal::Protocol("PATH SWITCH REQUEST for a UE that has no context at a gNB"));
+        return Err(Refusal::Protocol("PATH SWITCH REQUEST for a UE without a UE context at its source gNB"));
     }
     if ue.with(|p| p.amf.inbound().is_some()) {
-        return Err(Refusal::Protocol("PATH SWITCH REQUEST for a UE whose sessions are on their way here"));
+        return Err(Refusal::Protocol(
+            "PATH SWITCH REQUEST for a UE whose context transfer from a peer AMF is not complete",
+        ));
     }
-    if collision::handover_meets(ue.with(|p| p.lanes.procedure(Lane::Mobility))) != Verdict::Proceed {
+    if collision::handover_meets(ue.with(|p| p.lanes.procedure(Lane::Mobility))) != CollisionVerdict::Proceed
+    {
         return Err(Refusal::Protocol("PATH SWITCH REQUEST for a connection that is being released"));
     }
     // TS 38.413 §8.4.4.4: one session must not be named twice.
@@ -156,11 +160,11 @@ fn check(ue: Ue, m: &PathSwitchRequest) -> Result<(), Refusal> {
     }
 }
 
-/// Steps 7 and 8: after the UPF's answers.
-fn settle(ue: Ue, m: &PathSwitchRequest, target: Target, switched: Vec<Switched>, began: Instant) {
+/// Steps 7 and 8, after the UPF's answers: acknowledges the switch, or fails it.
+fn complete(ue: Ue, m: &PathSwitchRequest, target: Target, switched: Vec<SwitchedSession>, began: Instant) {
     if !switched.iter().any(|s| s.transfer.is_ok()) {
         send_failure(ue, &target);
-        refused(ue, Refusal::RadioFailure("none of its sessions' paths could be switched"));
+        report_refusal(ue, Refusal::RadioFailure("no downlink path of its PDU sessions could be switched"));
         return target::back(ue, target);
     }
     move_to(ue, m, &target);
@@ -205,13 +209,13 @@ fn move_to(ue: Ue, m: &PathSwitchRequest, target: &Target) {
 }
 
 /// PATH SWITCH REQUEST ACKNOWLEDGE, with the next hop for the handover after this one.
-fn acknowledge(ue: Ue, m: &PathSwitchRequest, switched: &[Switched]) {
+fn acknowledge(ue: Ue, m: &PathSwitchRequest, switched: &[SwitchedSession]) {
     let Some((fresh, allowed, ours)) = ue.with(|p| {
         let fresh = advance_chain(&mut p.amf)?;
         let ours = p.amf.ue_security_capability.as_ref().map(ue_security_capabilities);
         Some((fresh, p.amf.slices.allowed.clone(), ours))
     }) else {
-        return; // `check` has made sure that there is a key chain
+        return; // `check` has verified that there is a {NH, NCC} chain
     };
     let mut answer =
         PathSwitchRequestAcknowledge::new(m.source_amf_ue_ngap_id, m.ran_ue_ngap_id, fresh.context, allowed);
@@ -225,7 +229,7 @@ fn acknowledge(ue: Ue, m: &PathSwitchRequest, switched: &[Switched]) {
         let subject = ue.with(|p| p.subject());
         ue.event(Event::SecurityCapabilitiesDiffer { subject });
     }
-    for Switched { psi, transfer } in switched {
+    for SwitchedSession { psi, transfer } in switched {
         match transfer {
             Ok(transfer) => {
                 let item = PduSessionResourceItem::new(*psi, transfer.clone());
@@ -243,7 +247,7 @@ fn acknowledge(ue: Ue, m: &PathSwitchRequest, switched: &[Switched]) {
 
 /// PATH SWITCH REQUEST FAILURE (TS 38.413 §8.4.4.3): the UE's state does not change.
 pub(crate) fn send_failure(ue: Ue, target: &Target) {
-    let By::PathSwitch(sessions) = &target.by else { return };
+    let HandoverKind::PathSwitch(sessions) = &target.by else { return };
     let Some(ran_id) = target.ran_ue_ngap_id else { return };
     emit(ue, target.association, &failure(target.amf_ue_ngap_id, ran_id, sessions.clone()), None);
 }
@@ -259,23 +263,23 @@ fn failure(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, mut sessions: Vec<PduSessio
     failure.into()
 }
 
-/// The refusal if the UE never was at the source that the target names.
-pub(crate) fn refuse(ue: Ue, further: &QueuedPathSwitch) {
+/// Fails a queued path switch: the UE never reached the source gNB that the target names.
+pub(crate) fn fail_queued(ue: Ue, further: &QueuedPathSwitch) {
     send_failure(ue, &target(further.association, &further.request));
-    refused(ue, Refusal::RadioFailure("the handover before the path switch came to nothing"));
+    report_refusal(ue, Refusal::RadioFailure("the N2 handover before the path switch failed"));
 }
 
 /// The answer to PATH SWITCH REQUEST for a UE whose connection was released during the Xn handover.
-pub fn released_meanwhile(m: &PathSwitchRequest) -> Message {
-    failure(m.source_amf_ue_ngap_id, m.ran_ue_ngap_id, asked(m))
+pub fn build_failure_after_release(m: &PathSwitchRequest) -> Message {
+    failure(m.source_amf_ue_ngap_id, m.ran_ue_ngap_id, requested_sessions(m))
 }
 
 /// The sessions whose paths are to be switched.
-fn asked(m: &PathSwitchRequest) -> Vec<PduSessionId> {
+fn requested_sessions(m: &PathSwitchRequest) -> Vec<PduSessionId> {
     m.pdu_session_resource_to_be_switched_dl_list.iter().map(|i| i.pdu_session_id).collect()
 }
 
-fn refused(ue: Ue, refusal: Refusal) {
+fn report_refusal(ue: Ue, refusal: Refusal) {
     let subject = ue.with(|p| p.subject());
     let ran_ue_ngap_id = super::n2::ids(ue).map(|(_, ran)| ran);
     ue.event(Event::Refused { procedure: Procedure::PathSwitch, subject, ran_ue_ngap_id, refusal });

@@ -26,7 +26,7 @@ use super::{location_reporting, target};
 use crate::envelope::HandoverTarget;
 use crate::event::Sign;
 use crate::procedure::{Lane, Procedure, Ue, out_of_state};
-use crate::state::{By, Phase, PredictedHandover, PredictedRequest, Target};
+use crate::state::{HandoverKind, Phase, PredictedHandover, PredictedRequest, Target};
 
 /// How long a prediction lives (Synergy §III-C.3): as long as the UPF's.
 const LIFETIME: Duration = Duration::from_secs(5);
@@ -113,7 +113,7 @@ pub(crate) fn container(ue: Ue, m: &UplinkUeAssociatedNrppaTransport) -> bool {
     if let Ok(asked) = request(ue, &required, &to, None, &[]) {
         ue.with(|p| {
             if let Some(predicted) = &mut p.amf.mobility.predicted {
-                predicted.target.by = By::N2(Phase::Preparing);
+                predicted.target.by = HandoverKind::N2(Phase::Preparing);
                 predicted.request = Some(PredictedRequest { required: required.into(), asked, answer: None });
             }
         });
@@ -128,7 +128,7 @@ pub(crate) fn of_target(ue: Ue, message: Message) {
         Message::HandoverFailure(_) => {
             ue.with(|p| {
                 if let Some(predicted) = &mut p.amf.mobility.predicted {
-                    (predicted.target.by, predicted.request) = (By::N2(Phase::Waiting), None);
+                    (predicted.target.by, predicted.request) = (HandoverKind::N2(Phase::Waiting), None);
                 }
             });
         }

@@ -11,7 +11,7 @@ use whimbrel_ngap::ie::{NrPagingEdrxCycle, NrPagingEdrxInformation, NrPagingTime
 
 use crate::config::{Config, Timers};
 use crate::procedure::Ue;
-use crate::state::{Reach, UeContext};
+use crate::state::{ReachabilityParameters, UeContext};
 
 /// The longest active time: a UE that requests more gets no MICO mode.
 const T3324_MAX: Duration = Duration::from_secs(3600);
@@ -26,16 +26,16 @@ pub(crate) fn negotiate(ue: Ue, request: &RegistrationRequest, accept: &mut Regi
     let now = ue.now();
     let reach = ue.with(|p| {
         let mut reach = p.amf.reach();
-        reach.strictly_periodic = reach.strictly_periodic.map(|_| now); // each registration restarts it
+        reach.strictly_periodic_since = reach.strictly_periodic_since.map(|_| now); // each registration restarts it
         p.amf.set_reach(reach);
         reach
     });
     let t3512 = reach.t3512.unwrap_or(config.timers.t3512);
     accept.t3512 = Some(GprsTimer3::from_duration(t3512));
-    if let Some(active) = reach.mico {
+    if let Some(active) = reach.mico_active_time {
         accept.mico_indication = Some(MicoIndication {
             all_plmn_registration_area: false,
-            strictly_periodic: reach.strictly_periodic.is_some(),
+            strictly_periodic: reach.strictly_periodic_since.is_some(),
         });
         accept.t3324 = (!active.is_zero()).then(|| GprsTimer3::from_duration(active));
     }
@@ -43,18 +43,18 @@ pub(crate) fn negotiate(ue: Ue, request: &RegistrationRequest, accept: &mut Regi
     accept.negotiated_extended_drx = reach.edrx.and_then(|octet| whimbrel_nas::ie::Octets::new([octet]));
 }
 
-fn agreed(config: &Config, request: &RegistrationRequest) -> Reach {
+fn agreed(config: &Config, request: &RegistrationRequest) -> ReachabilityParameters {
     let access = &config.amf.access;
     let mico = request.mico_indication.filter(|_| access.mico);
     let timer = |t: Option<GprsTimer3>, most: Duration| {
         t.and_then(GprsTimer3::duration).filter(|d| !d.is_zero()).map(|d| d.min(most))
     };
     let extended = request.requested_extended_drx.as_ref().filter(|_| access.edrx);
-    Reach {
+    ReachabilityParameters {
         t3512: timer(request.requested_t3512, access.t3512_max),
-        mico: mico.map(|_| timer(request.t3324, T3324_MAX).unwrap_or_default()),
-        strictly_periodic: mico.filter(|m| m.strictly_periodic).map(|_| Instant::ZERO),
-        until: None,
+        mico_active_time: mico.map(|_| timer(request.t3324, T3324_MAX).unwrap_or_default()),
+        strictly_periodic_since: mico.filter(|m| m.strictly_periodic).map(|_| Instant::ZERO),
+        pageable_until: None,
         drx: request.requested_drx_parameters.filter(|d| *d != DrxParameters::NotSpecified),
         // MICO mode and eDRX exclude each other here: a UE that is not paged has no paging cycle.
         edrx: extended
@@ -67,7 +67,7 @@ fn agreed(config: &Config, request: &RegistrationRequest) -> Reach {
 /// The UE becomes idle: it can be paged during its active time, or without limit.
 pub(crate) fn becomes_idle(ue: &mut UeContext, now: Instant) {
     let mut reach = ue.amf.reach();
-    reach.until = reach.mico.map(|active| now + active);
+    reach.pageable_until = reach.mico_active_time.map(|active| now + active);
     ue.amf.set_reach(reach);
 }
 
@@ -78,14 +78,15 @@ pub(crate) fn implicitly_deregistered_at(ue: &UeContext, timers: &Timers, now: I
     let reach = ue.amf.reach();
     let grace = timers.implicit_deregistration;
     let period = reach.t3512.unwrap_or(timers.t3512) + grace;
-    let ran =
-        reach.strictly_periodic.map_or(0, |since| now.since(since).as_micros() % period.as_micros().max(1));
+    let ran = reach
+        .strictly_periodic_since
+        .map_or(0, |since| now.since(since).as_micros() % period.as_micros().max(1));
     now + (period - Duration::from_micros(ran as u64)) + grace
 }
 
 /// Whether paging can reach it now.
 pub(crate) fn is_reachable(ue: &UeContext, now: Instant) -> bool {
-    ue.amf.reach().until.is_none_or(|until| now < until)
+    ue.amf.reach().pageable_until.is_none_or(|until| now < until)
 }
 
 /// How long an idle UE may be unreachable, if longer than a paging cycle (TS 23.502 §4.2.3.3 step 2): until its next paging time window,
@@ -97,7 +98,7 @@ pub(crate) fn unreachable_time(ue: &UeContext, now: Instant) -> Option<Duration>
     }
     match is_reachable(ue, now) {
         true => edrx_cycle(ue),
-        false => amf.reachable_until.map(|until| until.since(now)),
+        false => amf.implicit_deregistration_at.map(|until| until.since(now)),
     }
 }
 

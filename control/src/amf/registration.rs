@@ -10,7 +10,7 @@ use whimbrel_nas::ie::{
 use whimbrel_nas::mm::{self, RegistrationAccept, RegistrationReject, RegistrationRequest};
 use whimbrel_ngap::ie::CauseNas;
 
-use super::authentication::Claim;
+use super::authentication::ClaimedIdentity;
 use super::context_setup::{context_answer, context_answered, deliver, is_context_answer};
 use super::identification::identify;
 use super::mobility_restrictions::{permitted, service_area_list};
@@ -24,10 +24,10 @@ use super::{
 };
 use crate::event::Event;
 use crate::input::Input;
-use crate::procedure::{End, Lane, Procedure, Repeated, Ue, attempt};
+use crate::procedure::{Lane, Procedure, ProcedureEnd, RepeatedMessage, Ue, attempt};
 use crate::refusal::Refusal;
 use crate::services::nudm::Identity;
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// Starts a registration. `sealed`: the request as received, if its keys are not here.
 pub(crate) fn start(
@@ -47,8 +47,8 @@ pub(crate) fn start(
         let moved = protected && !initial && kind != RegistrationKind::Emergency;
         let admitted = match admission(ue, request.into(), protected, sealed).await {
             Ok(admitted) => admitted,
-            Err(End::Refused(refusal)) => return reject(ue, refusal, moved),
-            Err(End::Interrupted(why)) => return end::interrupted(ue, why),
+            Err(ProcedureEnd::Refused(refusal)) => return reject(ue, refusal, moved),
+            Err(ProcedureEnd::Interrupted(why)) => return end::interrupted(ue, why),
         };
         let context = ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.context_set_up));
         match accept(ue, admitted).await {
@@ -62,13 +62,14 @@ pub(crate) fn start(
                 end::arm_inactivity_timer(ue);
                 // If the gNB had the UE's context before, it gets the new 5G-GUTI and registration area.
                 if context
-                    && let Err(End::Interrupted(why)) = ue_context_modification::new_assistance(ue).await
+                    && let Err(ProcedureEnd::Interrupted(why)) =
+                        ue_context_modification::new_assistance(ue).await
                 {
                     end::interrupted(ue, why);
                 }
             }
-            Err(End::Refused(refusal)) => unconfirmed(ue, refusal),
-            Err(End::Interrupted(why)) => end::interrupted(ue, why),
+            Err(ProcedureEnd::Refused(refusal)) => unconfirmed(ue, refusal),
+            Err(ProcedureEnd::Interrupted(why)) => end::interrupted(ue, why),
         }
     });
 }
@@ -87,7 +88,7 @@ async fn admission(
     request: Rc<RegistrationRequest>,
     protected: bool,
     sealed: Option<Box<[u8]>>,
-) -> Result<AcceptInput, End> {
+) -> Result<AcceptInput, ProcedureEnd> {
     if emergency::is_emergency(&request) {
         let tai = ue.with(|p| p.amf.location.tai).ok_or(NO_AREA)?;
         let request = emergency::admission(ue, request, protected).await?;
@@ -116,7 +117,7 @@ async fn judged(
     request: Rc<RegistrationRequest>,
     protected: bool,
     tai: Tai,
-) -> Result<AcceptInput, End> {
+) -> Result<AcceptInput, ProcedureEnd> {
     let request = if protected && !must_authenticate(ue) {
         known(ue, request)? // the security context in force identifies the UE: step 9 may be skipped
     } else {
@@ -152,43 +153,43 @@ fn must_authenticate(ue: Ue) -> bool {
         let old = policy.after.is_some_and(|d| amf.security.authenticated_at.is_none_or(|at| now >= at + d));
         amf.security.registrations = amf.security.registrations.saturating_add(1);
         // A UE that had deregistered may use its earlier keys, but is not registered at the UDM.
-        near || often || old || amf.emergency || amf.subscription.is_none() || amf.keys_are_doubtful()
+        near || often || old || amf.emergency || amf.subscription.is_none() || amf.has_unknown_nas_counts()
     })
 }
 
 /// Steps 6 and 7: IDENTITY REQUEST.
-async fn identify_unknown_ue(ue: Ue, request: &RegistrationRequest) -> Result<Claim, End> {
+async fn identify_unknown_ue(ue: Ue, request: &RegistrationRequest) -> Result<ClaimedIdentity, ProcedureEnd> {
     require_initial_registration(request)?;
-    identify(ue, request).await.map(Claim::Received)
+    identify(ue, request).await.map(ClaimedIdentity::Received)
 }
 
 /// The authenticated identity.
-fn own(ue: Ue) -> Result<Claim, End> {
+fn own(ue: Ue) -> Result<ClaimedIdentity, ProcedureEnd> {
     let supi = ue.with(|p| p.amf.supi).ok_or(Refusal::NoIdentity)?;
-    Ok(Claim::Remembered(Identity::Supi(supi)))
+    Ok(ClaimedIdentity::Remembered(Identity::Supi(supi)))
 }
 
 /// The tracking area must be served (TS 24.501 §5.5.1.2.5).
-fn here(ue: Ue) -> Result<Tai, End> {
+fn here(ue: Ue) -> Result<Tai, ProcedureEnd> {
     let tai = ue.with(|p| p.amf.location.tai).ok_or(NO_AREA)?;
     if ue.config().amf.serves(tai) { Ok(tai) } else { Err(Refusal::TaiNotServed(tai).into()) }
 }
 
 /// A request that verified under the UE's keys proves an earlier registration.
-fn known(ue: Ue, request: Rc<RegistrationRequest>) -> Result<Rc<RegistrationRequest>, End> {
+fn known(ue: Ue, request: Rc<RegistrationRequest>) -> Result<Rc<RegistrationRequest>, ProcedureEnd> {
     let complete = ue.with(|p| p.amf.supi.is_some() && p.amf.subscription.is_some());
     if complete { Ok(request) } else { Err(Refusal::NoIdentity.into()) }
 }
 
 /// A periodic registration lacks the IEs that a new context needs: the UE has to register initially (TS 24.501
 /// §5.5.1.3.5, cause #9).
-fn require_initial_registration(request: &RegistrationRequest) -> Result<(), End> {
+fn require_initial_registration(request: &RegistrationRequest) -> Result<(), ProcedureEnd> {
     let periodic = request.registration_type.kind == RegistrationKind::PeriodicUpdating;
     if periodic && request.ue_security_capability.is_none() { Err(Refusal::NoContext.into()) } else { Ok(()) }
 }
 
 /// Step 14: the subscription is read.
-async fn subscribe(ue: Ue, granted: Option<open_attach::Granted>) -> Result<(), End> {
+async fn subscribe(ue: Ue, granted: Option<open_attach::GrantedAttach>) -> Result<(), ProcedureEnd> {
     let supi: Supi = ue.with(|p| p.amf.supi).ok_or(Refusal::NoIdentity)?;
     let guest = supi.is_nai() || granted.is_some() || ue.with(|p| p.grant.is_some());
     let subscription = match guest {
@@ -204,7 +205,7 @@ async fn subscribe(ue: Ue, granted: Option<open_attach::Granted>) -> Result<(), 
 }
 
 /// The allowed slices (TS 23.501 §5.15.5.2.1). A slice at its limit of UEs admits no further UE (TS 23.501 §5.15.11.1).
-async fn slices(ue: Ue, request: Rc<RegistrationRequest>, here: Tai) -> Result<Slices, End> {
+async fn slices(ue: Ue, request: Rc<RegistrationRequest>, here: Tai) -> Result<Slices, ProcedureEnd> {
     let subscription = ue.with(|p| p.amf.subscription.clone()).ok_or(Refusal::NoIdentity)?;
     let requested = slices::requested(ue, &request);
     let mut full = Vec::new();
@@ -225,7 +226,7 @@ async fn slices(ue: Ue, request: Rc<RegistrationRequest>, here: Tai) -> Result<S
 }
 
 /// Steps 21 and 22: the UE gets its 5G-GUTI, its registration area and its sessions, and confirms.
-async fn accept(ue: Ue, admitted: AcceptInput) -> Result<(), End> {
+async fn accept(ue: Ue, admitted: AcceptInput) -> Result<(), ProcedureEnd> {
     let AcceptInput { request, tai, slices } = admitted;
     if let Some(status) = request.pdu_session_status {
         session_resources::keep_only(ue, |psi| status.contains(psi)); // step 17
@@ -241,7 +242,7 @@ async fn accept(ue: Ue, admitted: AcceptInput) -> Result<(), End> {
     let message: Box<mm::Message> = Box::new((*message).into());
     ue.with(|p| {
         p.amf.registered = true;
-        p.amf.slices.changed = false;
+        p.amf.slices.is_update_pending = false;
         if let Some(c) = &mut p.amf.connection {
             c.follow_on = request.registration_type.follow_on_request;
         }
@@ -249,7 +250,7 @@ async fn accept(ue: Ue, admitted: AcceptInput) -> Result<(), End> {
 
     // The answers of gNB and UE may come in either order.
     let mut awaiting = deliver(ue, &message, &sessions);
-    let mut repeated = Repeated::new("REGISTRATION ACCEPT", "T3550", ue.config().timers.t3550);
+    let mut repeated = RepeatedMessage::new("REGISTRATION ACCEPT", "T3550", ue.config().timers.t3550);
     let mut confirmed = false;
     while !confirmed {
         match attempt(ue, &mut repeated, is_confirmation).await? {
@@ -259,13 +260,13 @@ async fn accept(ue: Ue, admitted: AcceptInput) -> Result<(), End> {
             }
             // §5.5.1.2.8 d: the UE has repeated its request; this repetition of the accept is not counted.
             Some(Input::Mm(m)) if matches!(*m, mm::Message::RegistrationRequest(_)) => {
-                send_nas(ue, &message, Security::Current);
+                send_nas(ue, &message, DownlinkProtection::Current);
             }
             Some(_complete) => {
                 confirmed = true;
                 ue.with(|p| p.amf.former_tmsi = None);
             }
-            None => send_nas(ue, &message, Security::Current), // TS 24.501 §5.5.1.2.8 c
+            None => send_nas(ue, &message, DownlinkProtection::Current), // TS 24.501 §5.5.1.2.8 c
         }
     }
     match awaiting {
@@ -314,7 +315,7 @@ fn registration_accept(ue: Ue, tai: Tai, slices: Option<Slices>) -> Box<Registra
 /// TS 24.501 §4.6.2.2, TS 24.501 §5.5.1.2.4: allowed, rejected and configured slices, and that the subscription has changed.
 fn send_slices(ue: Ue, slices: Slices, m: &mut RegistrationAccept) {
     let config = ue.config();
-    let (subscription, changed) = ue.with(|p| (p.amf.subscription.clone(), p.amf.slices.changed));
+    let (subscription, changed) = ue.with(|p| (p.amf.subscription.clone(), p.amf.slices.is_update_pending));
     m.allowed_nssai = Some(slices::nssai(&slices.allowed));
     m.rejected_nssai = slices::rejected_nssai(slices.rejected);
     m.extended_rejected_nssai = slices::full_nssai(&slices.full);
@@ -360,7 +361,7 @@ fn reject(ue: Ue, refusal: Refusal, moved: bool) {
     m.t3346 = refusal.back_off(&config).map(GprsTimer::from_duration);
     m.eap_message = open_attach::refusal_for_ue(ue, &refusal);
     // Before it has a security context, a UE accepts a reject without protection (TS 24.501 §4.4.4.2).
-    send_nas(ue, &m.into(), Security::Current);
+    send_nas(ue, &m.into(), DownlinkProtection::Current);
     let registered = moved && ue.with(|p| p.amf.registered);
     end::refused_with(ue, Procedure::Registration, refusal, cause, registered);
 }

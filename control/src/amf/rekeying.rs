@@ -2,11 +2,11 @@
 
 use whimbrel_nas::ie::NgKsi;
 
-use super::authentication::Claim;
+use super::authentication::ClaimedIdentity;
 use super::security_mode::secure_nas;
 use super::{an_release, end, open_attach, ue_context_modification};
 use crate::event::Event;
-use crate::procedure::{End, Lane, Procedure, Ue};
+use crate::procedure::{Lane, Procedure, ProcedureEnd, Ue};
 use crate::refusal::Refusal;
 use crate::services::nudm::Identity;
 
@@ -34,29 +34,29 @@ fn start(ue: Ue) {
                 end::arm_inactivity_timer(ue);
             }
             // The UE failed authentication, so it is not the registered subscriber.
-            Err(End::Refused(refusal)) if refusal.reject_was_sent() => {
+            Err(ProcedureEnd::Refused(refusal)) if refusal.reject_was_sent() => {
                 end::refused(ue, Procedure::Authentication, refusal);
             }
             // The UE does not answer: its remaining COUNTs are used when it comes back.
-            Err(End::Refused(_)) => {
+            Err(ProcedureEnd::Refused(_)) => {
                 an_release::start(ue, whimbrel_ngap::ie::CauseNas::AuthenticationFailure.into());
             }
-            Err(End::Interrupted(why)) => end::interrupted(ue, why),
+            Err(ProcedureEnd::Interrupted(why)) => end::interrupted(ue, why),
         }
     });
 }
 
-async fn rekeying(ue: Ue) -> Result<(), End> {
+async fn rekeying(ue: Ue) -> Result<(), ProcedureEnd> {
     authenticate(ue).await?;
     ue_context_modification::new_key(ue).await
 }
 
 /// Authenticates a UE that has a context, and takes new keys into use.
-pub(crate) async fn authenticate(ue: Ue) -> Result<(), End> {
+pub(crate) async fn authenticate(ue: Ue) -> Result<(), ProcedureEnd> {
     let supi = ue.with(|p| p.amf.supi).ok_or(Refusal::NoIdentity)?;
     let offered = ue.with(|p| p.amf.security.ng_ksi).unwrap_or(NgKsi::NO_KEY);
     let open_attach::Authentication { proof, granted } =
-        open_attach::authenticate(ue, Claim::Remembered(Identity::Supi(supi)), offered).await?;
+        open_attach::authenticate(ue, ClaimedIdentity::Remembered(Identity::Supi(supi)), offered).await?;
     let supi = proof.supi;
     secure_nas(ue, None, proof, false).await?;
     if granted.is_some() {

@@ -39,7 +39,7 @@ pub(crate) fn assistance(ue: Ue) -> Option<CoreNetworkAssistanceInformationForIn
             area,
         );
         information.ue_specific_drx = reach::paging_drx(p);
-        information.mico_mode_indication = agreed.mico.map(|_| MicoModeIndication::True);
+        information.mico_mode_indication = agreed.mico_active_time.map(|_| MicoModeIndication::True);
         information.nr_paging_edrx_information = reach::paging_edrx(p);
         Some(information)
     })

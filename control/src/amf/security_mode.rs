@@ -9,7 +9,7 @@ use whimbrel_nas::ie::{
 };
 use whimbrel_nas::mm::{self, RegistrationRequest, SecurityModeCommand, SecurityModeComplete};
 use whimbrel_security::{
-    Bearer, CipheringAlgorithm, IntegrityAlgorithm, KAmf, NasCounts, NasSecurityContext, Side,
+    Bearer, CipheringAlgorithm, IntegrityAlgorithm, KAmf, NasCounts, NasSecurityContext, NasSide,
 };
 
 use super::ask::ask;
@@ -17,9 +17,9 @@ use super::authentication::{ABBA, Authenticated};
 use super::emergency::NO_KEYS_KSI;
 use crate::config::Config;
 use crate::input::Input;
-use crate::procedure::{End, Repeated, Ue};
+use crate::procedure::{ProcedureEnd, RepeatedMessage, Ue};
 use crate::refusal::Refusal;
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// Proof that a NAS security context is in force for an authenticated subscriber.
 pub(crate) struct Secured {
@@ -33,7 +33,7 @@ pub(crate) async fn secure_nas(
     request: Option<&RegistrationRequest>,
     authenticated: Authenticated,
     again_whole: bool,
-) -> Result<Secured, End> {
+) -> Result<Secured, ProcedureEnd> {
     let capability = capability(ue, request)?;
     let algorithms = select(&ue.config(), &capability)?;
     command(ue, capability, algorithms, authenticated, again_whole).await
@@ -44,7 +44,7 @@ pub(crate) async fn secure_nas(
 pub(super) async fn secure_with_null_algorithms(
     ue: Ue,
     request: &RegistrationRequest,
-) -> Result<Secured, End> {
+) -> Result<Secured, ProcedureEnd> {
     let capability = capability(ue, Some(request))?;
     let k_amf = KAmf::new([0; 32]); // a fixed value, which is no secret
     ue.with(|p| p.amf.supi = None);
@@ -82,10 +82,10 @@ async fn command(
     (ciphering, integrity): (CipheringAlgorithm, IntegrityAlgorithm),
     keys: impl Into<Keys>,
     again_whole: bool,
-) -> Result<Secured, End> {
+) -> Result<Secured, ProcedureEnd> {
     let Keys { supi, k_amf, ng_ksi, eap_success } = keys.into();
     let context = NasSecurityContext::new(
-        Side::Network,
+        NasSide::Network,
         Bearer::NAS_3GPP,
         &k_amf,
         ciphering,
@@ -113,9 +113,9 @@ async fn command(
         command.eap_message = Some(eap_success); // TS 24.501 §5.4.2.2
         command.abba = ie::Abba::new(ABBA.0);
     }
-    let timer = Repeated::new("SECURITY MODE COMMAND", "T3560", ue.config().timers.t3560);
+    let timer = RepeatedMessage::new("SECURITY MODE COMMAND", "T3560", ue.config().timers.t3560);
     let accepts = |i: &Input| matches!(i, Input::Mm(m) if matches!(**m, mm::Message::SecurityModeComplete(_) | mm::Message::SecurityModeReject(_)));
-    let answer = ask(ue, Box::new(command.into()), Security::Proposed, timer, accepts).await;
+    let answer = ask(ue, Box::new(command.into()), DownlinkProtection::Proposed, timer, accepts).await;
     let proposed = ue.with(|p| p.amf.security.proposed.take());
     match *answer? {
         mm::Message::SecurityModeComplete(m) => {

@@ -7,10 +7,10 @@ use whimbrel_nas::sm;
 use whimbrel_ngap::ie::CauseRadioNetwork;
 
 use super::{an_release, context_setup, end, n2, nas_transport, paging, pending_setup, reach, target};
-use crate::procedure::{End, Ue};
-use crate::services::Answer;
+use crate::procedure::{ProcedureEnd, Ue};
+use crate::services::ServiceFuture;
 use crate::services::namf::{N2SmInformation, NamfCommunication, UeState};
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// The AMF's services for the SMF.
 pub(crate) struct Amf;
@@ -26,7 +26,7 @@ impl NamfCommunication for Amf {
         match n2 {
             N2SmInformation::None => {
                 if let Some(m) = n1.and_then(|n1| nas_transport::n1_sm(psi, n1)) {
-                    n2::send_nas(ue, &m, Security::Current);
+                    n2::send_nas(ue, &m, DownlinkProtection::Current);
                 }
             }
             N2SmInformation::Release => context_setup::release_session_resources(ue, psi, n1),
@@ -41,7 +41,7 @@ impl NamfCommunication for Amf {
         ue: Ue,
         psi: PduSessionId,
         n1: Option<&'a sm::Message>,
-    ) -> Answer<'a, Result<(), End>> {
+    ) -> ServiceFuture<'a, Result<(), ProcedureEnd>> {
         Box::pin(context_setup::n1_n2_message_transfer(ue, psi, n1))
     }
 
@@ -78,14 +78,14 @@ impl NamfCommunication for Amf {
 
     fn user_plane_activated(&self, ue: Ue) {
         ue.with(|p| {
-            p.amf.connection_until = None;
+            p.amf.inactivity_deadline = None;
             if let Some(c) = &mut p.amf.connection {
                 c.follow_on = false;
             }
         });
     }
 
-    fn handover_over(&self, ue: Ue) -> Answer<'_, Result<(), End>> {
+    fn handover_over(&self, ue: Ue) -> ServiceFuture<'_, Result<(), ProcedureEnd>> {
         Box::pin(target::handover_over(ue))
     }
 

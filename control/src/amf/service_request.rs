@@ -9,9 +9,9 @@ use super::mobility_restrictions::{permitted, service_allowed};
 use super::n2::send_nas;
 use super::{configuration_update, end, priority, registration, rekeying, session_resources};
 use crate::event::Event;
-use crate::procedure::{End, Lane, Procedure, Ue};
+use crate::procedure::{Lane, Procedure, ProcedureEnd, Ue};
 use crate::refusal::Refusal;
-use crate::state::Security;
+use crate::state::DownlinkProtection;
 
 /// Starts a service request. The message was protected and from a registered UE.
 pub(crate) fn start(ue: Ue, request: ServiceRequest, digest: u64) {
@@ -32,24 +32,28 @@ pub(crate) fn start(ue: Ue, request: ServiceRequest, digest: u64) {
                     configuration_update::send_network_name(ue);
                 }
             }
-            Err(End::Refused(refusal @ (Refusal::RadioFailure(_) | Refusal::RefusedByGnb { .. }))) => {
+            Err(ProcedureEnd::Refused(
+                refusal @ (Refusal::RadioFailure(_) | Refusal::RefusedByGnb { .. }),
+            )) => {
                 not_served(ue, refusal);
             }
             // The request was not the UE's own, or the UE did not answer: its context stays for the UE itself.
-            Err(End::Refused(refusal)) if ue.with(|p| p.amf.keys_are_doubtful()) => not_served(ue, refusal),
-            Err(End::Refused(refusal)) => refuse(ue, refusal),
-            Err(End::Interrupted(why)) => end::interrupted(ue, why),
+            Err(ProcedureEnd::Refused(refusal)) if ue.with(|p| p.amf.has_unknown_nas_counts()) => {
+                not_served(ue, refusal)
+            }
+            Err(ProcedureEnd::Refused(refusal)) => refuse(ue, refusal),
+            Err(ProcedureEnd::Interrupted(why)) => end::interrupted(ue, why),
         }
     });
 }
 
-async fn service_request(ue: Ue, request: Box<ServiceRequest>) -> Result<(), End> {
+async fn service_request(ue: Ue, request: Box<ServiceRequest>) -> Result<(), ProcedureEnd> {
     let tai =
         ue.with(|p| p.amf.location.tai).ok_or(Refusal::Protocol("its gNB did not tell a tracking area"))?;
     if !ue.config().amf.serves(tai) && !ue.with(|p| p.amf.emergency) {
         return Err(Refusal::TaiNotServed(tai).into());
     }
-    if ue.with(|p| p.amf.keys_are_doubtful()) {
+    if ue.with(|p| p.amf.has_unknown_nas_counts()) {
         rekeying::authenticate(ue).await?;
     }
     permitted(ue, tai)?;
@@ -105,11 +109,11 @@ fn is_prioritised(service: ServiceType) -> bool {
 pub(crate) struct Activation {
     /// The sessions with data, uplink or downlink, that wait for a user plane.
     pub(crate) sessions: Vec<PduSessionId>,
-    pub(crate) failed: Failed,
+    pub(crate) failed: RefusedSessions,
 }
 
 /// Sessions that the UE requests and that are refused.
-pub(crate) struct Failed {
+pub(crate) struct RefusedSessions {
     /// PDU session reactivation result: a set bit is a session whose user plane cannot be set up (TS 24.501 §9.11.3.42).
     pub(crate) set: PduSessionSet,
     /// The cause, if the clause has one (TS 24.501 §9.11.3.43: #28, #43).
@@ -142,7 +146,7 @@ impl Activation {
             }
         }
         let errors = (!errors.is_empty()).then_some(ReactivationErrors(errors));
-        Self { sessions, failed: Failed { set, errors } }
+        Self { sessions, failed: RefusedSessions { set, errors } }
     }
 }
 
@@ -170,5 +174,5 @@ pub(crate) fn reject_unknown_ue(ue: Ue) {
 fn reject(ue: Ue, cause: MmCause, back_off: Option<std::time::Duration>) {
     let mut m = ServiceReject::new(cause);
     m.t3346 = back_off.map(whimbrel_nas::ie::GprsTimer::from_duration);
-    send_nas(ue, &m.into(), Security::Current);
+    send_nas(ue, &m.into(), DownlinkProtection::Current);
 }

@@ -7,7 +7,7 @@ use whimbrel_ngap::transfer::PduSessionResourceModifyIndicationUnsuccessfulTrans
 use super::n2::send;
 use crate::event::Event;
 use crate::procedure::{Lane, Procedure, Ue};
-use crate::services::nsmf::Moved;
+use crate::services::nsmf::MovedTunnel;
 
 /// A gNB changes its downlink tunnels. It is confirmed once the UPF uses the new ones.
 pub(crate) fn start(ue: Ue, m: PduSessionResourceModifyIndication) {
@@ -18,7 +18,7 @@ pub(crate) fn start(ue: Ue, m: PduSessionResourceModifyIndication) {
         let mut answer = PduSessionResourceModifyConfirm::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id);
         let items = m.pdu_session_resource_modify_list_mod_ind;
         let Ok(moved) = ue.smf().move_tunnels(ue, &items).await else { return };
-        for Moved { psi, transfer } in moved {
+        for MovedTunnel { psi, transfer } in moved {
             match transfer {
                 Ok(transfer) => answer
                     .pdu_session_resource_modify_list_mod_cfm

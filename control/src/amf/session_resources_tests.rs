@@ -10,7 +10,7 @@ use whimbrel_ngap::msg::*;
 use whimbrel_ngap::transfer::*;
 
 use crate::envelope::{Batch, Command, Payload};
-use crate::event::{Dropped, Event};
+use crate::event::{Event, MessageDropReason};
 use crate::state::UpState;
 use crate::ue_harness::{CIPHERED, INTEGRITY, RAN_ID, UeHarness, config, n2, psi};
 
@@ -81,7 +81,7 @@ fn answer(
     harness.settle(batch)
 }
 
-fn dropped(batch: &Batch) -> Option<Dropped> {
+fn dropped(batch: &Batch) -> Option<MessageDropReason> {
     batch.events.iter().find_map(|e| if let Event::Dropped { why, .. } = e { Some(*why) } else { None })
 }
 
@@ -294,7 +294,7 @@ fn usage_of_a_secondary_radio() {
     assert_eq!(says(vec![usage(1, true, &[(5, 70), (1, 2)])]), (None, Some((6, 72))));
     assert_eq!(says(vec![usage(1, false, &[(10, 100)])]), (None, Some((26, 272))));
     let stray = vec![usage(9, true, &[(1, 1)]), PduSessionResourceItem::new(psi(1), vec![0xff])];
-    assert_eq!(says(stray), (Some(Dropped::OutOfState), Some((26, 272))));
+    assert_eq!(says(stray), (Some(MessageDropReason::OutOfState), Some((26, 272))));
     assert_eq!(says(vec![usage(1, true, &[(u64::MAX, u64::MAX)])]).1, Some((u64::MAX, u64::MAX)));
 }
 
@@ -303,7 +303,7 @@ fn nrppa_of_a_ue_is_dropped_and_counted() {
     let mut harness = UeHarness::registered();
     let batch =
         harness.ngap(UplinkUeAssociatedNrppaTransport::new(harness.connection(), RAN_ID, vec![1], vec![2]));
-    assert_eq!((dropped(&batch), batch.outputs.len()), (Some(Dropped::UnservedPayload), 0));
+    assert_eq!((dropped(&batch), batch.outputs.len()), (Some(MessageDropReason::UnservedPayload), 0));
 }
 
 #[test] // TS 38.413 §8.11.4.2: a trace of a cell's traffic names the UE's connection: the operator learns whose it is
@@ -357,7 +357,7 @@ fn a_radio_without_voice_support() {
         features.expect("each accept has it").ims_vops_3gpp()
     };
     let batch = says(&mut harness, ImsVoiceSupportIndicator::NotSupported);
-    assert_eq!(dropped(&batch), Some(Dropped::OutOfState), "not requested");
+    assert_eq!(dropped(&batch), Some(MessageDropReason::OutOfState), "not requested");
     let batch = tell(&mut harness, 1);
     let asked = n2(&batch);
     let [Message::UeRadioCapabilityCheckRequest(m)] = asked.as_slice() else { panic!("{asked:?}") };

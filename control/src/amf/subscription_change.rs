@@ -8,8 +8,8 @@ use whimbrel_ngap::ie::CauseNas;
 
 use super::slices::{admit, configured};
 use super::{an_release, configuration_update, deregistration, end, udm_client, ue_context_modification};
-use crate::event::{Deregistered, Event};
-use crate::procedure::{End, Lane, Procedure, Ue};
+use crate::event::{DeregistrationReason, Event};
+use crate::procedure::{Lane, Procedure, ProcedureEnd, Ue};
 use crate::refusal::Refusal;
 use crate::services::nsmf::{SmContextReleaseData, SmContextStatus};
 use crate::state::Subscription;
@@ -52,14 +52,14 @@ fn start(ue: Ue) {
                 }
             }
             // The subscriber is deleted or barred, or has no slice left here: the UE is deregistered with the cause.
-            Err(End::Refused(refusal)) if ends_registration(&refusal) => {
+            Err(ProcedureEnd::Refused(refusal)) if ends_registration(&refusal) => {
                 let cause = refusal.mm_cause(&ue.config());
-                deregistration::by_network_with(ue, Some(cause), Deregistered::BySubscription);
+                deregistration::by_network_with(ue, Some(cause), DeregistrationReason::BySubscription);
             }
             // If the store does not answer, the earlier subscription stays. If the UE does not answer, it gets the new
             // slices at its next registration.
-            Err(End::Refused(_)) => end::arm_inactivity_timer(ue),
-            Err(End::Interrupted(why)) => end::interrupted(ue, why),
+            Err(ProcedureEnd::Refused(_)) => end::arm_inactivity_timer(ue),
+            Err(ProcedureEnd::Interrupted(why)) => end::interrupted(ue, why),
         }
     });
 }
@@ -69,7 +69,7 @@ fn ends_registration(refusal: &Refusal) -> bool {
 }
 
 /// Applies the new terms; returns whether the connection is to be released so that the UE registers again.
-async fn change(ue: Ue) -> Result<bool, End> {
+async fn change(ue: Ue) -> Result<bool, ProcedureEnd> {
     let supi = ue.with(|p| p.amf.supi).ok_or(Refusal::NoIdentity)?;
     let new = udm_client::subscription(ue, supi).await?;
     let Some(old) = ue.with(|p| p.amf.subscription.replace(Arc::clone(&new))) else { return Ok(false) };
@@ -87,7 +87,7 @@ async fn change(ue: Ue) -> Result<bool, End> {
 
 /// TS 23.501 §5.15.5.2.2: sessions in slices that are no longer allowed end; the UE gets its new slices and registers
 /// with them. An idle UE gets them at its next registration.
-async fn slices_changed(ue: Ue, old: &Subscription, new: &Subscription) -> Result<bool, End> {
+async fn slices_changed(ue: Ue, old: &Subscription, new: &Subscription) -> Result<bool, ProcedureEnd> {
     let config = ue.config();
     let tai = ue.with(|p| p.amf.location.tai).ok_or(Refusal::NoContext)?;
     let (requested, before) = ue.with(|p| (p.amf.slices.requested.clone(), p.amf.slices.allowed.clone()));
@@ -98,12 +98,12 @@ async fn slices_changed(ue: Ue, old: &Subscription, new: &Subscription) -> Resul
     if unchanged {
         return Ok(false);
     }
-    ue.with(|p| p.amf.slices.changed = true);
+    ue.with(|p| p.amf.slices.is_update_pending = true);
     if ue.with(|p| p.amf.connection.is_none()) {
         return Ok(false);
     }
     configuration_update::send_slices(ue, slices, configured(&config, new)).await?;
-    ue.with(|p| p.amf.slices.changed = false);
+    ue.with(|p| p.amf.slices.is_update_pending = false);
     Ok(true)
 }
 

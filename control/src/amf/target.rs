@@ -12,16 +12,18 @@ use super::context_setup::is_context_pending;
 use super::n2::{emit, ids, note_released, release_command, send, send_nas};
 use super::{handover, location_reporting, n14, path_switch, predicted_handover};
 use crate::envelope::AssociationId;
-use crate::event::{Dropped, Event};
+use crate::event::{Event, MessageDropReason};
 use crate::input::Input;
-use crate::procedure::{End, Interrupt, Lane, Ue, out_of_state};
+use crate::procedure::{Interrupt, Lane, ProcedureEnd, Ue, out_of_state};
 use crate::refusal::Refusal;
 use crate::services::namf::HANDOVER_EXECUTION;
-use crate::state::{By, Connection, Phase, QueuedPathSwitch, Security, Target, UeContext};
+use crate::state::{
+    Connection, DownlinkProtection, HandoverKind, Phase, QueuedPathSwitch, Target, UeContext,
+};
 
 /// Awaits the end of a running handover: during it the AMF starts no NGAP procedure of the UE (TS 38.413 §8.4.1.2, TS
 /// 23.502 §4.9.1.3.1).
-pub(crate) async fn handover_over(ue: Ue) -> Result<(), End> {
+pub(crate) async fn handover_over(ue: Ue) -> Result<(), ProcedureEnd> {
     // Bounded, as a handover waits for source, target, UE and UPF for a bounded time each.
     let timers = ue.config().timers;
     let patience = HANDOVER_EXECUTION + timers.gnb_answer + timers.guard * 4;
@@ -53,7 +55,7 @@ pub(crate) async fn await_setups(ue: Ue, sessions: &[PduSessionId]) -> Result<()
 
 /// Whether a path switch runs: the UE has left its serving gNB.
 pub(crate) fn has_left(ue: &UeContext) -> bool {
-    ue.amf.mobility.target.as_ref().is_some_and(|t| matches!(t.by, By::PathSwitch(_)))
+    ue.amf.mobility.target.as_ref().is_some_and(|t| matches!(t.by, HandoverKind::PathSwitch(_)))
 }
 
 /// Whether a handover waits for setups at its source ([`await_setups`]). The UPF's downlink tunnel is set to the source first: the
@@ -65,7 +67,7 @@ pub(crate) fn awaits_source(ue: &UeContext) -> bool {
 /// The former gNB has released its connection. Packets that it forwards still pass.
 pub(crate) fn source_gone(ue: Ue, is_it: impl FnOnce(&mut Connection) -> bool) {
     ue.with(|p| {
-        if let Some(source) = &mut p.amf.mobility.source {
+        if let Some(source) = &mut p.amf.mobility.forwarding_source {
             source.connection.take_if(is_it);
         }
     });
@@ -121,8 +123,8 @@ pub(crate) fn abandon(ue: Ue) -> Option<Box<Target>> {
     drop(n14::source::abandon(ue));
     let target = take(ue)?;
     match &target.by {
-        By::PathSwitch(_) => path_switch::send_failure(ue, &target),
-        By::N2(_) => release_target(ue, &target, CauseRadioNetwork::HandoverCancelled.into()),
+        HandoverKind::PathSwitch(_) => path_switch::send_failure(ue, &target),
+        HandoverKind::N2(_) => release_target(ue, &target, CauseRadioNetwork::HandoverCancelled.into()),
     }
     ue.smf().stop_forwarding(ue);
     Some(target)
@@ -141,7 +143,7 @@ fn take(ue: Ue) -> Option<Box<Target>> {
 /// The UE never was at the target, so a path switch that waits for its arrival is refused.
 pub(crate) fn reject_queued_path_switch(ue: Ue, target: &mut Target) {
     if let Some(further) = target.further.take() {
-        path_switch::refuse(ue, &further);
+        path_switch::fail_queued(ue, &further);
     }
 }
 
@@ -170,10 +172,12 @@ pub(crate) fn further(ue: Ue, further: QueuedPathSwitch) -> Option<QueuedPathSwi
         Err(further) => return Some(further),
         Ok(QueuedSwitchChange::Duplicate) => {
             let subject = ue.with(|p| p.subject());
-            ue.event(Event::Dropped { subject, why: Dropped::Duplicate });
+            ue.event(Event::Dropped { subject, why: MessageDropReason::Duplicate });
         }
         // The UE is at the gNB that asked last.
-        Ok(QueuedSwitchChange::InsteadOf(former)) => former.iter().for_each(|f| path_switch::refuse(ue, f)),
+        Ok(QueuedSwitchChange::InsteadOf(former)) => {
+            former.iter().for_each(|f| path_switch::fail_queued(ue, f))
+        }
     }
     None
 }
@@ -191,7 +195,7 @@ pub(crate) fn back(ue: Ue, target: Target) {
 pub(crate) fn over(ue: Ue, target: Target) {
     for (message, security) in &target.held {
         // A SECURITY MODE COMMAND whose procedure has ended is not sent.
-        if *security != Security::Proposed || ue.with(|p| p.amf.security.proposed.is_some()) {
+        if *security != DownlinkProtection::Proposed || ue.with(|p| p.amf.security.proposed.is_some()) {
             send_nas(ue, message, *security);
         }
     }
@@ -230,7 +234,7 @@ pub(crate) fn release_target(ue: Ue, target: &Target, cause: Cause) {
 pub(crate) fn release_source_later(ue: Ue) {
     if ue.smf().is_forwarding(ue) && !ue.with(|p| has_left(p)) {
         let until = ue.now() + handover::FORWARDING;
-        ue.with(|p| p.amf.mobility.source.get_or_insert_default().until = Some(until));
+        ue.with(|p| p.amf.mobility.forwarding_source.get_or_insert_default().until = Some(until));
     } else {
         release_source(ue);
     }
@@ -238,7 +242,7 @@ pub(crate) fn release_source_later(ue: Ue) {
 
 /// The source gNB is released, and forwarding ends (TS 23.502 §4.9.1.3.3 steps 14 and 15).
 pub(crate) fn release_source(ue: Ue) {
-    if let Some(source) = ue.with(|p| p.amf.mobility.source.take()?.connection) {
+    if let Some(source) = ue.with(|p| p.amf.mobility.forwarding_source.take()?.connection) {
         let ids = UeNgapIdPair::new(source.amf_ue_ngap_id, source.ran_ue_ngap_id);
         let command = release_command(ids, CauseRadioNetwork::SuccessfulHandover);
         emit(ue, source.association, &command.into(), None);

@@ -6,9 +6,9 @@ use whimbrel_ids::{SNssai, Supi};
 
 use crate::envelope::Effect;
 use crate::input::Input;
-use crate::procedure::{End, Interrupt, Ue};
+use crate::procedure::{Interrupt, ProcedureEnd, Ue};
 use crate::refusal::Refusal;
-use crate::services::nudm::{Answer, AuthData, Identity, Request, Resynchronisation, UdmError};
+use crate::services::nudm::{AuthData, Identity, Resynchronisation, UdmAnswer, UdmError, UdmRequest};
 use crate::state::Subscription;
 
 /// Nudm_UEAuthentication_Get: the vector of a challenge.
@@ -16,11 +16,11 @@ pub(crate) async fn auth_data(
     ue: Ue,
     identity: Identity,
     resynchronisation: Option<Resynchronisation>,
-) -> Result<AuthData, End> {
+) -> Result<AuthData, ProcedureEnd> {
     let rand = ue.random();
-    match ask(ue, Request::GenerateAuthData { identity, rand, resynchronisation }).await? {
-        Answer::AuthData(Ok(data)) => Ok(data),
-        Answer::AuthData(Err((why, supi))) => {
+    match ask(ue, UdmRequest::GenerateAuthData { identity, rand, resynchronisation }).await? {
+        UdmAnswer::AuthData(Ok(data)) => Ok(data),
+        UdmAnswer::AuthData(Err((why, supi))) => {
             ue.with(|p| p.amf.claimed = supi);
             Err(refusal(why).into())
         }
@@ -29,35 +29,35 @@ pub(crate) async fn auth_data(
 }
 
 /// Nudm_UECM_Registration and Nudm_SDM_Get.
-pub(crate) async fn register(ue: Ue, supi: Supi) -> Result<Arc<Subscription>, End> {
-    match ask(ue, Request::Register(supi)).await? {
-        Answer::Registered(Ok(subscription)) => Ok(subscription),
-        Answer::Registered(Err(why)) => Err(refusal(why).into()),
+pub(crate) async fn register(ue: Ue, supi: Supi) -> Result<Arc<Subscription>, ProcedureEnd> {
+    match ask(ue, UdmRequest::Register(supi)).await? {
+        UdmAnswer::Registered(Ok(subscription)) => Ok(subscription),
+        UdmAnswer::Registered(Err(why)) => Err(refusal(why).into()),
         _ => Err(Refusal::StoreUnavailable.into()),
     }
 }
 
 /// Nudm_SDM_Get: the subscription of a UE.
-pub(crate) async fn subscription(ue: Ue, supi: Supi) -> Result<Arc<Subscription>, End> {
-    match ask(ue, Request::Subscription(supi)).await? {
-        Answer::Registered(Ok(subscription)) => Ok(subscription),
-        Answer::Registered(Err(why)) => Err(refusal(why).into()),
+pub(crate) async fn subscription(ue: Ue, supi: Supi) -> Result<Arc<Subscription>, ProcedureEnd> {
+    match ask(ue, UdmRequest::Subscription(supi)).await? {
+        UdmAnswer::Registered(Ok(subscription)) => Ok(subscription),
+        UdmAnswer::Registered(Err(why)) => Err(refusal(why).into()),
         _ => Err(Refusal::StoreUnavailable.into()),
     }
 }
 
 /// Registers a broker's user under the pseudonym of its present session in place of the former one.
-pub(crate) async fn register_guest(ue: Ue, supi: Supi, former: Option<Supi>) -> Result<(), End> {
-    match ask(ue, Request::RegisterGuest { supi, former }).await? {
-        Answer::GuestRegistered => Ok(()),
+pub(crate) async fn register_guest(ue: Ue, supi: Supi, former: Option<Supi>) -> Result<(), ProcedureEnd> {
+    match ask(ue, UdmRequest::RegisterGuest { supi, former }).await? {
+        UdmAnswer::GuestRegistered => Ok(()),
         _ => Err(Refusal::StoreUnavailable.into()),
     }
 }
 
 /// Nnsacf_NSAC_NumOfUEsUpdate: returns the slices that are full.
-pub(crate) async fn enter_slices(ue: Ue, slices: Vec<(SNssai, u32)>) -> Result<Vec<SNssai>, End> {
-    match ask(ue, Request::EnterSlices(slices)).await? {
-        Answer::Full(full) => Ok(full),
+pub(crate) async fn enter_slices(ue: Ue, slices: Vec<(SNssai, u32)>) -> Result<Vec<SNssai>, ProcedureEnd> {
+    match ask(ue, UdmRequest::EnterSlices(slices)).await? {
+        UdmAnswer::Full(full) => Ok(full),
         _ => Err(Refusal::StoreUnavailable.into()),
     }
 }
@@ -65,11 +65,11 @@ pub(crate) async fn enter_slices(ue: Ue, slices: Vec<(SNssai, u32)>) -> Result<V
 /// Nudm_UECM_Deregistration; nothing waits for it.
 pub(crate) fn deregister(ue: Ue) {
     if let Some(supi) = ue.with(|p| p.amf.supi) {
-        ue.emit(Effect::Udm(Request::Deregister(supi)), None);
+        ue.emit(Effect::Udm(UdmRequest::Deregister(supi)), None);
     }
 }
 
-async fn ask(ue: Ue, request: Request) -> Result<Answer, End> {
+async fn ask(ue: Ue, request: UdmRequest) -> Result<UdmAnswer, ProcedureEnd> {
     let to = ue.emit(Effect::Udm(request), None);
     match ue.answer(to, ue.config().timers.guard).await {
         Ok(Input::Udm(answer)) => Ok(*answer),

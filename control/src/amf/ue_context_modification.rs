@@ -9,11 +9,11 @@ use super::n2::{ids, send, ue_ambr};
 use super::rrc_inactive;
 use super::user_location::locate;
 use crate::input::Input;
-use crate::procedure::{End, Interrupt, Ue};
+use crate::procedure::{Interrupt, ProcedureEnd, Ue};
 use crate::refusal::Refusal;
 
 /// K_gNB of the K_AMF that has just come into use (TS 33.501 §6.9.4.2), where the gNB has a context.
-pub(crate) async fn new_key(ue: Ue) -> Result<(), End> {
+pub(crate) async fn new_key(ue: Ue) -> Result<(), ProcedureEnd> {
     let Some(mut m) = request(ue) else { return Ok(()) };
     let key = ue.with(|p| {
         let k_gnb = p.amf.security.k_amf.as_ref()?.k_gnb(p.amf.security.as_count.unwrap_or_default());
@@ -25,7 +25,7 @@ pub(crate) async fn new_key(ue: Ue) -> Result<(), End> {
 }
 
 /// The UE-AMBR of a subscription that has changed (TS 23.501 §5.7.2.6), where it differs from the one that the gNB has.
-pub(crate) async fn new_ambr(ue: Ue) -> Result<(), End> {
+pub(crate) async fn new_ambr(ue: Ue) -> Result<(), ProcedureEnd> {
     let Some(mut m) = request(ue) else { return Ok(()) };
     m.ue_aggregate_maximum_bit_rate = ue_ambr(ue, &[]);
     if m.ue_aggregate_maximum_bit_rate.is_none() {
@@ -36,14 +36,14 @@ pub(crate) async fn new_ambr(ue: Ue) -> Result<(), End> {
 
 /// Paging parameters of a UE in RRC_INACTIVE, after its 5G-GUTI or registration area has changed (TS 23.502 §4.2.4.2
 /// step 2c, §4.8.1.1). If the gNB refuses them, its paging fails and the UE becomes idle.
-pub(crate) async fn new_assistance(ue: Ue) -> Result<(), End> {
+pub(crate) async fn new_assistance(ue: Ue) -> Result<(), ProcedureEnd> {
     let Some(mut m) = request(ue) else { return Ok(()) };
     m.core_network_assistance_information_for_inactive = rrc_inactive::assistance(ue);
     if m.core_network_assistance_information_for_inactive.is_none() {
         return Ok(());
     }
     match answered(ue, m).await {
-        Err(End::Refused(_)) => Ok(()),
+        Err(ProcedureEnd::Refused(_)) => Ok(()),
         other => other,
     }
 }
@@ -55,7 +55,7 @@ fn request(ue: Ue) -> Option<UeContextModificationRequest> {
     Some(UeContextModificationRequest::new(amf, ran))
 }
 
-async fn answered(ue: Ue, m: UeContextModificationRequest) -> Result<(), End> {
+async fn answered(ue: Ue, m: UeContextModificationRequest) -> Result<(), ProcedureEnd> {
     send(ue, &m.into(), None);
     let accepts = |i: &Input| matches!(i, Input::Ngap(m) if matches!(**m, Message::UeContextModificationResponse(_) | Message::UeContextModificationFailure(_)));
     match ue.receive(accepts, ue.config().timers.gnb_answer).await {

@@ -5,13 +5,13 @@ use whimbrel_nas::NasError;
 use whimbrel_nas::ie::MmCause;
 use whimbrel_nas::mm::{Message, MessageType, MmStatus, RegistrationReject, ServiceReject};
 
-use crate::event::Dropped;
+use crate::event::MessageDropReason;
 
 /// Why a message was not accepted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unread {
     /// For the counters.
-    pub(crate) why: Dropped,
+    pub(crate) why: MessageDropReason,
     error: Option<Erroneous>,
 }
 
@@ -22,8 +22,8 @@ struct Erroneous {
     protected: bool,
 }
 
-impl From<Dropped> for Unread {
-    fn from(why: Dropped) -> Self {
+impl From<MessageDropReason> for Unread {
+    fn from(why: MessageDropReason) -> Self {
         Self { why, error: None }
     }
 }
@@ -33,7 +33,7 @@ impl Unread {
     pub(super) fn of(error: &NasError, protected: bool) -> Self {
         let cause = error.message_type.zip(error.mm_cause());
         let error = cause.map(|(message_type, cause)| Erroneous { message_type, cause, protected });
-        Self { why: Dropped::NotNas, error }
+        Self { why: MessageDropReason::NotNas, error }
     }
 
     /// The answer: a reject of a request, else 5GMM STATUS, which a UE accepts only protected (TS 24.501 §4.4.4.2).

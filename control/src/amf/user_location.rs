@@ -5,7 +5,7 @@ use whimbrel_ngap::ie::UserLocationInformation;
 
 use super::location_reporting;
 use crate::procedure::Ue;
-use crate::state::Seen;
+use crate::state::LastSeenCell;
 
 /// The tracking area in user location information.
 pub(crate) fn location(location: &UserLocationInformation) -> Option<Tai> {
@@ -21,10 +21,10 @@ pub(crate) fn locate(ue: Ue, reported: &UserLocationInformation) {
     let at = ue.now();
     let (tai, cell) = (location(reported), location_reporting::cell(reported));
     ue.with(|p| {
-        p.amf.location.moved |= tai.is_some() && p.amf.location.tai != tai;
+        p.amf.location.is_area_check_pending |= tai.is_some() && p.amf.location.tai != tai;
         p.amf.location.tai = tai.or(p.amf.location.tai);
         if let Some(cell) = cell {
-            p.amf.location.seen = Some(Seen { cell, at });
+            p.amf.location.seen = Some(LastSeenCell { cell, at });
         }
     });
 }

@@ -30,29 +30,31 @@ use whimbrel_security::KSeaf;
 use super::ask::ask;
 use super::authentication::{ABBA, Authenticated, abba, next_ksi, not_accepted};
 use super::five_g_aka::is_answer;
-use super::open_attach::{Authentication, BrokerGrant, Granted, answer, eap_message, seed, subscription};
-use crate::config::Veil;
+use super::open_attach::{
+    Authentication, BrokerGrant, GrantedAttach, answer, eap_message, seed, subscription,
+};
+use crate::config::VeilPolicy;
 use crate::event::Event;
-use crate::open::Request;
-use crate::procedure::{End, Repeated, Ue};
-use crate::refusal::{BrokerFault, Refusal, Refused};
-use crate::state::{Security, VeilSession};
+use crate::open::BrokerQuestion;
+use crate::procedure::{ProcedureEnd, RepeatedMessage, Ue};
+use crate::refusal::{BrokerFault, BrokerRefusal, Refusal};
+use crate::state::{DownlinkProtection, VeilSession};
 
 const _: () = assert!(Challenge::OCTETS_MAX + 12 <= whimbrel_open::carriage::EAP_OCTETS_MAX);
 const _: () = assert!(SignedRefusal::OCTETS_MAX + 12 <= whimbrel_open::carriage::EAP_OCTETS_MAX);
 
 /// Step 9 of TS 23.502 §4.2.2.2.2 for a veiled UE.
-pub(super) async fn attach(ue: Ue, suci: SuciNai, offered: NgKsi) -> Result<Authentication, End> {
+pub(super) async fn attach(ue: Ue, suci: SuciNai, offered: NgKsi) -> Result<Authentication, ProcedureEnd> {
     let config = ue.config();
     let broker = suci.realm.clone();
-    let refused = |why| End::from(Refusal::Broker { broker: broker.to_string(), why });
+    let refused = |why| ProcedureEnd::from(Refusal::Broker { broker: broker.to_string(), why });
     let veil = config.veil.as_ref().filter(|veil| veil.broker == broker);
     let veil = veil.ok_or_else(|| refused(BrokerFault::NotServed))?;
     let request = UserRequest::from_scheme_output(broker.clone(), suci.key_id, &suci.output)
         .map_err(|_| Refusal::BadSuci)?;
     let asked = OperatorAttach::ask(veil.contract(config.amf.plmn), request, &seed(ue));
     let (asked, question) = asked.map_err(|e| refused(fault(e)))?;
-    let octets = match answer(ue, Request::Veil(question), veil.answer_timeout).await? {
+    let octets = match answer(ue, BrokerQuestion::Veil(question), veil.answer_timeout).await? {
         Ok(octets) => octets,
         Err(why) => return Err(refused(BrokerFault::Unreachable(why))),
     };
@@ -77,27 +79,31 @@ pub(super) async fn attach(ue: Ue, suci: SuciNai, offered: NgKsi) -> Result<Auth
 }
 
 /// The broker has granted and the UE has responded: for the log and the report, and for the registration.
-pub(super) fn granted(ue: Ue, veil: &Veil, grant: SignedGrant, presence: &Response) -> Granted {
+pub(super) fn granted(ue: Ue, veil: &VeilPolicy, grant: SignedGrant, presence: &Response) -> GrantedAttach {
     let former = ue.with(|p| p.amf.supi).filter(|former| former.is_nai());
     let terms = subscription(&grant.grant.qos, veil.s_nssai, &veil.dnn);
     let (subject, broker) = (ue.with(|p| p.subject()), grant.grant.broker.to_string());
     let (group, session) = (grant.grant.group.0, grant.grant.request);
     ue.event(Event::VeilGranted { subject, broker, group, session, presence: *presence.octets() });
     let grant = BrokerGrant::Veil(Box::new(VeilSession::new(grant)));
-    Granted { grant, subscription: Arc::new(terms), former }
+    GrantedAttach { grant, subscription: Arc::new(terms), former }
 }
 
 /// The challenge, repeated under T3560 (TS 24.501 §5.4.1.2.2.2), and the UE's response. A UE that does not accept the challenge says why to
 /// its broker alone.
-async fn respond(ue: Ue, challenging: Box<Challenging>, ng_ksi: NgKsi) -> Result<OperatorSession, End> {
+async fn respond(
+    ue: Ue,
+    challenging: Box<Challenging>,
+    ng_ksi: NgKsi,
+) -> Result<OperatorSession, ProcedureEnd> {
     let mut ng_ksi = ng_ksi;
     for _ in 0..CHALLENGES_MAX {
         let octets = challenging.challenge().to_octets();
         let eap = eap_message(ue, &octets).ok_or(Refusal::Protocol("a broker's challenge is too long"))?;
         let mut request = AuthenticationRequest::new(ng_ksi, abba()?);
         request.eap_message = Some(eap);
-        let timer = Repeated::new("AUTHENTICATION REQUEST", "T3560", ue.config().timers.t3560);
-        match *ask(ue, Box::new(request.into()), Security::Current, timer, is_answer).await? {
+        let timer = RepeatedMessage::new("AUTHENTICATION REQUEST", "T3560", ue.config().timers.t3560);
+        match *ask(ue, Box::new(request.into()), DownlinkProtection::Current, timer, is_answer).await? {
             mm::Message::AuthenticationResponse(m) => {
                 let response = m.eap_message.as_ref().and_then(response);
                 let Some(response) = response else { return Err(failed(ue, m.eap_message.as_ref())) };
@@ -129,7 +135,7 @@ fn response(eap: &EapMessage) -> Option<Response> {
 }
 
 /// The UE does not accept the challenge: what it says to its broker is passed on.
-fn failed(ue: Ue, eap: Option<&EapMessage>) -> End {
+fn failed(ue: Ue, eap: Option<&EapMessage>) -> ProcedureEnd {
     if let Some(failure) = eap.and_then(packet).filter(|p| Failure::parse(p.data()).is_ok()) {
         ue.event(Event::VeilFailed { sealed: failure.data().to_vec() });
     }
@@ -143,7 +149,7 @@ fn eap_success(ue: Ue) -> Option<EapMessage> {
 
 pub(super) fn fault(error: OperatorError) -> BrokerFault {
     match error {
-        OperatorError::Refused(refusal) => BrokerFault::Refused(Box::new(Refused {
+        OperatorError::Refused(refusal) => BrokerFault::Refused(Box::new(BrokerRefusal {
             cause: refusal.cause.to_string(),
             of_operator: false,
             signed: refusal.to_octets(),

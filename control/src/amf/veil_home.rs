@@ -21,16 +21,16 @@ use whimbrel_privacy::operator::{HomeAttach, HomeSession, OperatorError};
 use whimbrel_security::{Autn, Auts, HresStar, Rand};
 
 use super::authentication::{ChallengeProof, ChallengeStep, HomeGrant, ProvedKey};
-use super::five_g_aka::{self, Challenge};
-use super::open_attach::{Granted, answer, seed};
+use super::five_g_aka::{self, AkaChallenge};
+use super::open_attach::{GrantedAttach, answer, seed};
 use super::veil_attach;
-use crate::open::Request;
-use crate::procedure::{End, Ue};
+use crate::open::BrokerQuestion;
+use crate::procedure::{ProcedureEnd, Ue};
 use crate::refusal::{BrokerFault, Refusal};
 use crate::services::nudm::{Identity, Resynchronisation};
 
 /// The SUCI of a UE that is to be hidden. `None`: the UE is of another network, or this operator has no such UEs.
-pub(super) fn suci_of(ue: Ue, identity: &Identity) -> Option<Result<Suci, End>> {
+pub(super) fn suci_of(ue: Ue, identity: &Identity) -> Option<Result<Suci, ProcedureEnd>> {
     match identity {
         Identity::Suci(suci) => suci_of_ordinary_ue(ue, suci),
         Identity::Supi(_) => None,
@@ -38,7 +38,7 @@ pub(super) fn suci_of(ue: Ue, identity: &Identity) -> Option<Result<Suci, End>> 
 }
 
 /// The same of a SUCI that the UE has sent. Errors: it is not concealed.
-pub(super) fn suci_of_ordinary_ue(ue: Ue, suci: &ie::Suci) -> Option<Result<Suci, End>> {
+pub(super) fn suci_of_ordinary_ue(ue: Ue, suci: &ie::Suci) -> Option<Result<Suci, ProcedureEnd>> {
     let config = ue.config();
     let veil = config.veil.as_ref().filter(|veil| veil.ordinary_ues)?;
     let ie::Suci::Imsi { plmn, output, .. } = suci else { return None };
@@ -61,13 +61,13 @@ pub(super) async fn challenge(
     suci: Suci,
     token: Option<Resynchronisation>,
     (ng_ksi, resynchronised): (NgKsi, Option<Auts>),
-) -> Result<ChallengeStep, End> {
+) -> Result<ChallengeStep, ProcedureEnd> {
     let config = ue.config();
     let veil = config.veil.as_ref().ok_or(Refusal::OtherHomeNetwork(config.amf.plmn))?;
-    let refused = |why| End::from(Refusal::Broker { broker: veil.broker.to_string(), why });
+    let refused = |why| ProcedureEnd::from(Refusal::Broker { broker: veil.broker.to_string(), why });
     let token = token.map(|t| msg::Resynchronisation { rand: t.rand.0, auts: t.auts.0 });
     let (asked, question) = HomeAttach::ask(veil.contract(config.amf.plmn), suci, token, &seed(ue));
-    let octets = match answer(ue, Request::VeilHome(question), veil.answer_timeout).await? {
+    let octets = match answer(ue, BrokerQuestion::VeilHome(question), veil.answer_timeout).await? {
         Ok(octets) => octets,
         Err(why) => return Err(refused(BrokerFault::Unreachable(why))),
     };
@@ -77,7 +77,7 @@ pub(super) async fn challenge(
     let supi = name.ok_or_else(|| refused(BrokerFault::BadAnswer("it names no user".into())))?;
     ue.with(|p| p.amf.claimed = Some(supi));
     let vector = challenging.vector();
-    let challenge = Challenge {
+    let challenge = AkaChallenge {
         rand: Rand(vector.rand),
         autn: Autn(vector.autn),
         hxres_star: HresStar::new(vector.hxres_star),
@@ -96,7 +96,7 @@ pub(super) async fn challenge(
 }
 
 /// For the log and the report, and for the registration.
-pub(super) fn granted(ue: Ue, session: HomeSession) -> Option<Granted> {
+pub(super) fn granted(ue: Ue, session: HomeSession) -> Option<GrantedAttach> {
     let config = ue.config();
     let HomeSession { grant, presence, .. } = session;
     Some(veil_attach::granted(ue, config.veil.as_ref()?, grant, &presence))

@@ -15,9 +15,9 @@ use whimbrel_security::{
 };
 
 use crate::envelope::{Batch, Command, Disposition, Effect, OutputId, Payload};
-use crate::event::{Dropped, Event};
+use crate::event::{Event, MessageDropReason};
 use crate::procedure::Procedure;
-use crate::services::nudm::{Answer, AuthData, Request, Vector};
+use crate::services::nudm::{AuthData, UdmAnswer, UdmRequest, Vector};
 use crate::ue_harness::{CIPHERED, INTEGRITY, UeHarness, n2, psi, registration_request, supi};
 
 const TMSI: Tmsi = Tmsi(0x1234);
@@ -81,7 +81,7 @@ fn deactivate_at_gnb(harness: &mut UeHarness, batch: &Batch) -> bool {
 
 /// Where a batch asks for a vector.
 fn vector_asked(harness: &UeHarness, batch: &Batch) -> Option<OutputId> {
-    let asks = |e: &Effect| matches!(e, Effect::Udm(Request::GenerateAuthData { .. }));
+    let asks = |e: &Effect| matches!(e, Effect::Udm(UdmRequest::GenerateAuthData { .. }));
     let index = batch.outputs.iter().position(|o| asks(&o.effect))?;
     Some(OutputId { clock: harness.clock(), index: u16::try_from(index).unwrap() })
 }
@@ -99,7 +99,7 @@ fn vector() -> AuthenticationVector {
 /// Gives the UE a challenge; which key it proposes.
 fn challenge(harness: &mut UeHarness, to: OutputId) -> Option<NgKsi> {
     let vector = Vector::FiveGAka(Box::new(vector()));
-    let answer = Answer::AuthData(Ok(AuthData { supi: supi(), vector }));
+    let answer = UdmAnswer::AuthData(Ok(AuthData { supi: supi(), vector }));
     let batch = harness.input(Payload::Udm { to, answer });
     harness.downlink(&batch).into_iter().find_map(|m| match m {
         Message::AuthenticationRequest(m) => Some(m.ng_ksi),
@@ -108,7 +108,7 @@ fn challenge(harness: &mut UeHarness, to: OutputId) -> Option<NgKsi> {
 }
 
 fn duplicate(batch: &Batch) -> bool {
-    let dropped = |e: &Event| matches!(e, Event::Dropped { why: Dropped::Duplicate, .. });
+    let dropped = |e: &Event| matches!(e, Event::Dropped { why: MessageDropReason::Duplicate, .. });
     batch.outputs.is_empty() && batch.events.iter().any(dropped)
 }
 
@@ -287,15 +287,15 @@ const OF_SESSIONS: [Procedure; 7] = [
 
 #[test] // TS 24.501 §6.4.2.6 b, §6.4.2.6 c
 fn a_modification_meets_each_procedure() {
-    use super::Verdict::{Ignore, Wait};
+    use super::CollisionVerdict::{Ignore, Wait};
     let verdicts = OF_SESSIONS.map(|p| super::modification_meets(Some(p)));
     assert_eq!(verdicts, [Wait, Ignore, Ignore, Ignore, Ignore, Wait, Wait]);
-    assert_eq!(super::modification_meets(None), super::Verdict::Proceed);
+    assert_eq!(super::modification_meets(None), super::CollisionVerdict::Proceed);
 }
 
 #[test] // TS 23.502 §4.9.1 collision, TS 38.413 §8.4.1.2, §8.4.4.2: a handover is refused while its connection is released, and by nothing else
 fn a_handover_meets_each_procedure() {
-    use super::Verdict::{Ignore, Proceed};
+    use super::CollisionVerdict::{Ignore, Proceed};
     for p in OF_SESSIONS.into_iter().chain([
         Procedure::Registration,
         Procedure::UeContextTransfer,
@@ -313,12 +313,12 @@ fn a_handover_meets_each_procedure() {
 
 #[test] // TS 33.501 §6.9.5: no new NAS keys while the radio gets new keys; nothing at all to a UE on its way
 fn a_message_meets_each_phase_of_a_handover() {
-    use super::Verdict::{Proceed, Wait};
-    use crate::state::{Phase, Security};
-    for security in [Security::Plain, Security::Current, Security::Proposed] {
+    use super::CollisionVerdict::{Proceed, Wait};
+    use crate::state::{DownlinkProtection, Phase};
+    for security in [DownlinkProtection::Plain, DownlinkProtection::Current, DownlinkProtection::Proposed] {
         let preparing = super::message_meets(Some(Phase::Preparing), security);
         assert_eq!(super::message_meets(Some(Phase::Waiting), security), preparing);
-        assert_eq!(preparing == Proceed, security != Security::Proposed);
+        assert_eq!(preparing == Proceed, security != DownlinkProtection::Proposed);
         for phase in [Some(Phase::Executing), None] {
             assert_eq!(super::message_meets(phase, security), Wait);
         }
@@ -327,7 +327,7 @@ fn a_message_meets_each_phase_of_a_handover() {
 
 #[test] // TS 24.501 §6.4.3.6 b
 fn a_release_meets_each_procedure() {
-    use super::Verdict::{Ignore, Proceed};
+    use super::CollisionVerdict::{Ignore, Proceed};
     let verdicts = OF_SESSIONS.map(|p| super::release_meets(Some(p)));
     assert_eq!(verdicts, [Proceed, Proceed, Proceed, Ignore, Ignore, Proceed, Proceed]);
 }

@@ -11,7 +11,7 @@ use crate::state::{Ambr, Arp, SessionTypes, SubscribedDnn};
 
 /// The policies; by default the mandatory parts of the standard.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Access {
+pub struct AccessPolicies {
     /// How often a UE is authenticated again.
     pub authentication: AuthenticationPolicy,
     /// Equipment that gets no service, by the first digits of its IMEI (TS 23.501 §6.2.16, the 5G-EIR's list).
@@ -42,7 +42,7 @@ pub struct Access {
     pub paging_near: Duration,
 }
 
-impl Default for Access {
+impl Default for AccessPolicies {
     fn default() -> Self {
         Self {
             authentication: AuthenticationPolicy::default(),
@@ -62,7 +62,7 @@ impl Default for Access {
     }
 }
 
-impl Access {
+impl AccessPolicies {
     /// Whether a slice is available in a tracking area.
     pub fn offers(&self, s_nssai: SNssai, tai: Tai) -> bool {
         self.slice_areas.get(&s_nssai).is_none_or(|tacs| tacs.contains(&tai.tac))

@@ -7,7 +7,7 @@ use super::Amf;
 
 /// How the served tracking areas form registration areas (TS 23.501 §5.9.4, TS 24.501 §5.3.4).
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Areas {
+pub struct RegistrationAreas {
     /// Lists of tracking areas; a UE gets the first list with its tracking area. No lists: all served areas are one. A
     /// tracking area in no list is a registration area of its own.
     pub registration: Vec<Vec<Tac>>,

@@ -9,9 +9,9 @@ use whimbrel_privacy::crypto::VerifyingKey;
 use whimbrel_privacy::operator::Contract;
 
 /// The operator's part in a veiled attach. It holds no token: questions are signed where they leave
-/// ([`crate::open::Request`]).
+/// ([`crate::open::BrokerQuestion`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Veil {
+pub struct VeilPolicy {
     /// The broker, whose PLMN this network broadcasts.
     pub broker: Domain,
     /// Under which it signs.
@@ -28,7 +28,7 @@ pub struct Veil {
     pub ordinary_ues: bool,
 }
 
-impl Veil {
+impl VeilPolicy {
     /// How the operator knows its broker, in the network of this PLMN.
     pub fn contract(&self, network: PlmnId) -> Contract {
         Contract { broker: self.broker.clone(), broker_key: self.broker_key, network }

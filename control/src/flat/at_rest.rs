@@ -96,9 +96,9 @@ fn is_same<T: ?Sized>(a: Option<&Arc<T>>, b: Option<&Arc<T>>) -> bool {
 pub(crate) struct Profiles(Vec<RestProfile>);
 
 /// A record, to be stored. It holds keys, and is wiped when it is freed.
-pub(crate) struct Record(FrameWriter);
+pub(crate) struct AtRestRecord(FrameWriter);
 
-impl Record {
+impl AtRestRecord {
     pub(crate) fn octets(&self) -> &[u8] {
         &self.0.0
     }
@@ -106,7 +106,7 @@ impl Record {
 
 impl Profiles {
     /// The record of a UE without running procedures; it counts from now on.
-    pub(crate) fn record(&mut self, ue: &mut UeContext) -> Record {
+    pub(crate) fn record(&mut self, ue: &mut UeContext) -> AtRestRecord {
         let (subscription, radio_capability) = (ue.amf.subscription.take(), ue.amf.radio.capability.take());
         let values = Values::of(ue);
         (ue.amf.subscription, ue.amf.radio.capability) = (subscription, radio_capability);
@@ -126,7 +126,7 @@ impl Profiles {
         }
         let crc = crc32c::crc32c(&to.0);
         to.extend(&crc.to_be_bytes());
-        Record(to)
+        AtRestRecord(to)
     }
 
     fn find_or_add(&mut self, ue: &UeContext, values: &Values) -> Option<usize> {
@@ -240,7 +240,7 @@ mod tests {
         let digits = format!("99970{slot:010}");
         ue.amf.supi = Supi::from_digits(digits.bytes().map(|b| b - b'0'));
         ue.amf.tmsi = Some(Tmsi(slot.wrapping_mul(0x9e37_79b9)));
-        ue.amf.reachable_until = Some(Instant(1 << (slot % 50)));
+        ue.amf.implicit_deregistration_at = Some(Instant(1 << (slot % 50)));
         ue.amf.radio.capability = Some(vec![7; 900].into());
         ue
     }

@@ -36,7 +36,10 @@ pub(super) fn check(ue: &UeContext) -> Result<(), FlatError> {
         (amf.slices.allowed.len() <= ALLOWED_SLICES_MAX, "too many slices"),
         (amf.radio.paging_aid.as_ref().is_none_or(|aid| aid.is_bounded()), "too many places to page in"),
         (amf.location.requests.as_ref().is_none_or(|l| l.is_bounded()), "too many areas to watch"),
-        (amf.reach.as_ref().is_none_or(|r| r.t3512.max(r.mico) <= Some(TIMER_MAX)), "too long a timer"),
+        (
+            amf.reach.as_ref().is_none_or(|r| r.t3512.max(r.mico_active_time) <= Some(TIMER_MAX)),
+            "too long a timer",
+        ),
         (ue.sessions.values().all(|s| has_room(s)), "QoS flows, rules or filters that cannot be"),
         (ue.sessions.values().all(|s| is_prioritized(s)), "a session's ARP priority level that cannot be"),
         (

@@ -36,7 +36,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use checkpoint::Checkpoint;
 pub use delta::Delta;
-pub use packed::{LogOf, Packed};
+pub use packed::{LogOf, PackedInput};
 
 /// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,7 +31,7 @@ pub(crate) mod shared {
 
     /// Newtype for the optional form.
     #[derive(Serialize, Deserialize)]
-    pub(super) struct Shared(#[serde(with = "self")] pub(super) Arc<[u8]>);
+    pub(super) struct SharedOctets(#[serde(with = "self")] pub(super) Arc<[u8]>);
 }
 
 /// `Option<Arc<[u8]>>`.
@@ -40,13 +40,13 @@ pub(crate) mod shared_or_none {
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use super::shared::Shared;
+    use super::shared::SharedOctets;
 
     pub(crate) fn serialize<S: Serializer>(octets: &Option<Arc<[u8]>>, to: S) -> Result<S::Ok, S::Error> {
-        octets.clone().map(Shared).serialize(to)
+        octets.clone().map(SharedOctets).serialize(to)
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Arc<[u8]>>, D::Error> {
-        Ok(Option::<Shared>::deserialize(from)?.map(|s| s.0))
+        Ok(Option::<SharedOctets>::deserialize(from)?.map(|s| s.0))
     }
 }

@@ -11,7 +11,7 @@ use crate::envelope::{Envelope, UeId};
 /// An input without its frame and without the fields of its log: code version, UE, and the CTA's term. Wiped when it is
 /// freed, for it may hold keys; `Debug` shows only its length.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Packed(Box<[u8]>);
+pub struct PackedInput(Box<[u8]>);
 
 /// The fields that all inputs of a log share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl LogOf {
 /// Varints of 32, 32, 16 and 32 bits.
 const SHARED_MAX: usize = 5 + 5 + 3 + 5;
 
-impl Packed {
+impl PackedInput {
     /// Packs the frame of an input of this UE. `None` if it is another UE's, or no input.
     pub fn of(flat: &Flat, of: LogOf) -> Option<Self> {
         let (shared, length) = of.octets();
@@ -73,27 +73,27 @@ impl Packed {
     }
 }
 
-impl Serialize for Packed {
+impl Serialize for PackedInput {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_bytes(&self.0)
     }
 }
 
-impl<'de> Deserialize<'de> for Packed {
+impl<'de> Deserialize<'de> for PackedInput {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         whimbrel_ids::serde_as::octets(from, "an input", |octets| Some(Self(octets.into())))
     }
 }
 
-impl Drop for Packed {
+impl Drop for PackedInput {
     fn drop(&mut self) {
         wipe(&mut self.0);
     }
 }
 
-impl fmt::Debug for Packed {
+impl fmt::Debug for PackedInput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Packed({} octets)", self.0.len())
+        write!(f, "PackedInput({} octets)", self.0.len())
     }
 }
 
@@ -127,11 +127,11 @@ mod tests {
     #[test]
     fn an_input_is_unpacked_octet_for_octet() {
         let flat = input().to_flat();
-        let packed = Packed::of(&flat, LOG).unwrap();
+        let packed = PackedInput::of(&flat, LOG).unwrap();
         assert_eq!(packed.to_flat(LOG), flat);
         assert_eq!(format!("{:?}", packed.read(LOG).unwrap()), format!("{:?}", input()));
         let octets = postcard::to_allocvec(&packed).unwrap();
-        assert_eq!(postcard::from_bytes::<Packed>(&octets), Ok(packed.clone()));
+        assert_eq!(postcard::from_bytes::<PackedInput>(&octets), Ok(packed.clone()));
         // Frame and CRC, the code version, a slot of three octets, a generation of two, the term.
         assert_eq!(flat.octets().len() - packed.len(), HEAD + CRC + 5 + 3 + 2 + 1);
     }
@@ -139,8 +139,8 @@ mod tests {
     #[test]
     fn only_an_input_of_the_ue_is_packed() {
         let flat = input().to_flat();
-        assert_eq!(Packed::of(&flat, LogOf { ue: UeId { slot: 70_001, ..UE }, ..LOG }), None);
-        assert_eq!(Packed::of(&flat, LogOf { cta_term: 2, ..LOG }), None);
-        assert_eq!(Packed::of(&Flat([3, 0, 1, 2].as_slice().into()), LOG), None);
+        assert_eq!(PackedInput::of(&flat, LogOf { ue: UeId { slot: 70_001, ..UE }, ..LOG }), None);
+        assert_eq!(PackedInput::of(&flat, LogOf { cta_term: 2, ..LOG }), None);
+        assert_eq!(PackedInput::of(&Flat([3, 0, 1, 2].as_slice().into()), LOG), None);
     }
 }

@@ -14,7 +14,9 @@ use whimbrel_pfcp::rule::UsageReport;
 use super::*;
 use crate::config::Config;
 use crate::envelope::{Batch, Command, Envelope, Locate, Payload, UeId};
-use crate::n14::{Body, Completed, Created, HandedOverSession, N14, Relation, Shown, Transferred};
+use crate::n14::{
+    HandedOverSession, N14, N14Body, PreparedResources, Relation, TransferCompletion, TransferredUe, UeProof,
+};
 use crate::shard::Shard;
 use crate::state::{Ambr, AmfContext, Modification, SmContext, UeContext};
 use crate::ue_harness::{INTEGRITY, UeHarness, psi, registration_request};
@@ -83,22 +85,22 @@ fn n14() -> Vec<Vec<u8>> {
     let (up_seid, upf) = (whimbrel_ids::Seid(9), [127, 0, 0, 8].into());
     let given = HandedOverSession { psi: psi(1), upf, up_seid, forwarding: Some(2) };
     let bodies = [
-        Body::HandoverComplete,
-        Body::TransferUeContext(Shown { tmsi: whimbrel_ids::Tmsi(7), nas: vec![0x7e, 1, 2] }),
-        Body::UeContextTransferred(Box::new(Transferred {
+        N14Body::HandoverComplete,
+        N14Body::TransferUeContext(UeProof { tmsi: whimbrel_ids::Tmsi(7), nas: vec![0x7e, 1, 2] }),
+        N14Body::UeContextTransferred(Box::new(TransferredUe {
             asker: registered().id,
             state: checkpoint(&registered()).into_flat(),
             upfs: vec![(psi(1), upf)],
         })),
-        Body::UeContextNotTransferred(registered().id),
-        Body::Registered { smf: upf, sessions: vec![(psi(1), up_seid)] },
-        Body::NotRegistered,
-        Body::Replica(checkpoint(&registered()).into_flat()),
-        Body::ReplicaGone,
-        Body::WholeRequested,
-        Body::not_created(CauseRadioNetwork::UnknownTargetId, None),
-        Body::Completed(Completed::HandedOver(vec![given])),
-        Body::UeContextCreated(Box::new(Created {
+        N14Body::UeContextNotTransferred(registered().id),
+        N14Body::Registered { smf: upf, sessions: vec![(psi(1), up_seid)] },
+        N14Body::NotRegistered,
+        N14Body::Replica(checkpoint(&registered()).into_flat()),
+        N14Body::ReplicaGone,
+        N14Body::WholeRequested,
+        N14Body::not_created(CauseRadioNetwork::UnknownTargetId, None),
+        N14Body::Completed(TransferCompletion::HandedOver(vec![given])),
+        N14Body::UeContextCreated(Box::new(PreparedResources {
             acknowledge: vec![1, 2, 3],
             smf: upf,
             sessions: vec![(psi(1), up_seid)],
@@ -113,7 +115,7 @@ fn all() -> Vec<Vec<u8>> {
     let mut all: Vec<_> = texts.flat_map(frames).collect();
     let base = registered();
     let mut next = base.clone();
-    (next.clock, next.amf.location.moved) = (base.clock + 1, true);
+    (next.clock, next.amf.location.is_area_check_pending) = (base.clock + 1, true);
     all.push(Delta::between(&checkpoint(&base), &checkpoint(&next)).unwrap().octets().into());
     all.extend(n14());
     all
@@ -243,7 +245,7 @@ fn a_contradiction_is_refused() {
     let wrong: [fn(&mut UeContext); 14] = [
         |p| {
             let mico = Some(Duration::MAX);
-            p.amf.set_reach(crate::state::Reach { mico, ..p.amf.reach() });
+            p.amf.set_reach(crate::state::ReachabilityParameters { mico_active_time: mico, ..p.amf.reach() });
         },
         |p| p.sessions.values_mut().for_each(|s| s.qos.flows[0].rules[0].id = 1),
         |p| {
@@ -460,7 +462,12 @@ fn fill(ue: &mut UeContext) {
     subscription.slices.extend(vec![slice; many]);
     amf.subscription = Some(Arc::new(subscription));
     let t3512 = Some(Duration::from_secs(31 * 320 * 3600));
-    amf.set_reach(crate::state::Reach { t3512, mico: t3512, edrx: Some(255), ..amf.reach() });
+    amf.set_reach(crate::state::ReachabilityParameters {
+        t3512,
+        mico_active_time: t3512,
+        edrx: Some(255),
+        ..amf.reach()
+    });
     for s in ue.sessions.values_mut() {
         s.qos.ambr = Ambr { ul_kbps: u64::MAX, dl_kbps: u64::MAX };
         s.qos.arp.priority = 15;

@@ -1,6 +1,6 @@
 //! What the AMF asks brokers (CellBricks, chapter 3.4.1, crate `whimbrel_open`; LOCA, chapter 4.4.2, crate `whimbrel_veil`).
 //!
-//! A UE's machine asks with a [`Request`] among its outputs and gets an [`Answer`] as a later input. The machine holds no key of the
+//! A UE's machine asks with a [`BrokerQuestion`] among its outputs and gets a [`BrokerAnswer`] as a later input. The machine holds no key of the
 //! operator's: the process that sends the question signs it ([`Question::sign`], [`VeilQuestion::sign`]). The octets of the answer are unverified; the machine checks
 //! them. The machine asks the same again while nothing comes, and the broker gives the same answer, so that neither a lost question
 //! nor a lost answer costs the UE anything.
@@ -13,7 +13,7 @@ pub use whimbrel_privacy::operator::Question as VeilQuestion;
 
 /// A question to a broker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Request {
+pub enum BrokerQuestion {
     /// Under the operator's name.
     Sap(Question),
     /// Under a token, over an anonymous channel.
@@ -22,7 +22,7 @@ pub enum Request {
     VeilHome(VeilHomeQuestion),
 }
 
-impl Request {
+impl BrokerQuestion {
     /// The broker that is asked.
     pub const fn broker(&self) -> &Domain {
         match self {
@@ -44,19 +44,19 @@ impl Request {
 
 /// What came of a question.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Answer {
+pub enum BrokerAnswer {
     /// The broker answered with these octets, which are not verified yet.
     Octets(#[serde(with = "crate::flat::octets::owned")] Vec<u8>),
     /// The broker was not reached.
     Unreachable(Unreachable),
 }
 
-impl Answer {
+impl BrokerAnswer {
     /// The longest answer of a broker, in octets, that is taken.
     pub const OCTETS_MAX: usize = 4096;
 }
 
-impl core::fmt::Debug for Answer {
+impl core::fmt::Debug for BrokerAnswer {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Octets(octets) => write!(f, "Octets({} octets)", octets.len()),
@@ -80,7 +80,7 @@ pub enum Unreachable {
     TimedOut,
     /// It answered with this HTTP status instead of 200.
     Status(u16),
-    /// Its answer is longer than [`Answer::OCTETS_MAX`].
+    /// Its answer is longer than [`BrokerAnswer::OCTETS_MAX`].
     TooLong,
     /// Too many questions are under way.
     Busy,

@@ -22,7 +22,7 @@ use crate::upf::UpfStates;
 pub(crate) type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 /// A procedure that starts once its lane is free.
-pub(crate) struct Spawned {
+pub(crate) struct SpawnedProcedure {
     pub(crate) lane: Lane,
     pub(crate) procedure: Procedure,
     pub(crate) task: Task,
@@ -33,7 +33,7 @@ pub(crate) struct Active {
     pub(crate) ue: Box<UeContext>,
     pub(crate) config: Arc<Config>,
     pub(crate) batch: Batch,
-    pub(crate) queued: Vec<Spawned>,
+    pub(crate) queued: Vec<SpawnedProcedure>,
     pub(crate) clock: u64,
     pub(crate) now: Instant,
     pub(crate) tmsi: Tmsi,
@@ -50,7 +50,7 @@ thread_local! {
 /// Sets the UE of an input.
 pub(crate) fn enter(
     ue: Box<UeContext>,
-    queued: Vec<Spawned>,
+    queued: Vec<SpawnedProcedure>,
     config: Arc<Config>,
     envelope: &Envelope,
     functions: NetworkFunctions,
@@ -73,7 +73,7 @@ pub(crate) fn enter(
 }
 
 /// Takes the UE out, with the output of its input.
-pub(crate) fn leave() -> (Box<UeContext>, Vec<Spawned>, Batch) {
+pub(crate) fn leave() -> (Box<UeContext>, Vec<SpawnedProcedure>, Batch) {
     let Active { ue, queued, mut batch, .. } =
         ACTIVE.with_borrow_mut(Option::take).expect("an input that was entered is left once");
     ue.conclude(&mut batch);

@@ -86,7 +86,7 @@ pub(crate) enum Interrupt {
 
 /// One lane in use.
 #[derive(Clone, Debug)]
-struct Occupied {
+struct OccupiedLane {
     lane: Lane,
     procedure: Procedure,
     /// Which inputs the procedure awaits.
@@ -104,10 +104,10 @@ struct Occupied {
 
 /// The lanes in use, in order. Empty, without memory, for an idle UE.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lanes(Vec<Occupied>);
+pub(crate) struct Lanes(Vec<OccupiedLane>);
 
 impl Lanes {
-    fn find(&mut self, lane: Lane) -> Option<&mut Occupied> {
+    fn find(&mut self, lane: Lane) -> Option<&mut OccupiedLane> {
         self.0.iter_mut().find(|o| o.lane == lane)
     }
 
@@ -140,7 +140,7 @@ impl Lanes {
     pub(crate) fn occupy(&mut self, lane: Lane, procedure: Procedure) {
         debug_assert!(self.procedure(lane).is_none(), "a lane runs one procedure at a time");
         let at = self.0.partition_point(|o| o.lane < lane);
-        let occupied = Occupied {
+        let occupied = OccupiedLane {
             lane,
             procedure,
             accepts: |_| false,

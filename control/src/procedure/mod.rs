@@ -6,7 +6,7 @@ mod ue;
 
 use std::time::Duration;
 
-use crate::event::{Dropped, Event};
+use crate::event::{Event, MessageDropReason};
 use crate::input::Input;
 use crate::refusal::Refusal;
 
@@ -16,22 +16,22 @@ pub(crate) use ue::Ue;
 
 /// How a procedure ended without completing.
 #[derive(Debug)]
-pub(crate) enum End {
+pub(crate) enum ProcedureEnd {
     /// It was refused, by the core or by a peer.
     Refused(Refusal),
     /// Another procedure, or the loss of the connection, interrupted it.
     Interrupted(Interrupt),
 }
 
-impl From<Refusal> for End {
+impl From<Refusal> for ProcedureEnd {
     fn from(r: Refusal) -> Self {
-        End::Refused(r)
+        ProcedureEnd::Refused(r)
     }
 }
 
-impl From<Interrupt> for End {
+impl From<Interrupt> for ProcedureEnd {
     fn from(i: Interrupt) -> Self {
-        End::Interrupted(i)
+        ProcedureEnd::Interrupted(i)
     }
 }
 
@@ -40,7 +40,7 @@ impl From<Interrupt> for End {
 pub(crate) const ATTEMPTS: u8 = 5;
 
 /// A message that is repeated while its timer expires.
-pub(crate) struct Repeated {
+pub(crate) struct RepeatedMessage {
     what: &'static str,
     /// The timer's name (TS 24.501 §10.2, §10.3).
     name: &'static str,
@@ -50,7 +50,7 @@ pub(crate) struct Repeated {
     hastened: bool,
 }
 
-impl Repeated {
+impl RepeatedMessage {
     /// After the first transmission.
     pub(crate) fn new(what: &'static str, name: &'static str, timer: Duration) -> Self {
         Self { what, name, timer, left: ATTEMPTS, hastened: false }
@@ -60,9 +60,9 @@ impl Repeated {
 /// Awaits an input while the timer of a repeated message runs: `None` when the message is to be sent again.
 pub(crate) async fn attempt(
     ue: Ue,
-    repeated: &mut Repeated,
+    repeated: &mut RepeatedMessage,
     accepts: fn(&Input) -> bool,
-) -> Result<Option<Input>, End> {
+) -> Result<Option<Input>, ProcedureEnd> {
     loop {
         match ue.receive_repeating(accepts, repeated.name, repeated.timer).await {
             Ok(input) => return Ok(Some(input)),
@@ -89,5 +89,5 @@ pub(crate) async fn attempt(
 /// Drops a message that does not fit the state of the UE, with an event.
 pub(crate) fn out_of_state(ue: Ue) {
     let subject = ue.with(|p| p.subject());
-    ue.event(Event::Dropped { subject, why: Dropped::OutOfState });
+    ue.event(Event::Dropped { subject, why: MessageDropReason::OutOfState });
 }

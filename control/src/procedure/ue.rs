@@ -9,7 +9,7 @@ use std::time::Duration;
 use whimbrel_ids::{Instant, Tmsi};
 
 use super::active;
-use super::active::Spawned;
+use super::active::SpawnedProcedure;
 use super::{Interrupt, Lane, Procedure};
 use crate::config::Config;
 use crate::envelope::{Effect, Output, OutputId};
@@ -118,7 +118,7 @@ impl Ue {
         active::with(|a| {
             a.ue.lanes.interrupt(lane, Interrupt::Superseded(procedure));
             a.queued.retain(|s| s.lane != lane);
-            a.queued.push(Spawned { lane, procedure, task: Box::pin(future) });
+            a.queued.push(SpawnedProcedure { lane, procedure, task: Box::pin(future) });
         });
     }
 
@@ -130,7 +130,7 @@ impl Ue {
         const { assert!(size_of::<F>() <= FUTURE_OCTETS_MAX, "a procedure holds too much across its awaits") };
         active::with(|a| {
             if a.queued.iter().all(|s| s.lane != lane) {
-                a.queued.push(Spawned { lane, procedure, task: Box::pin(future) });
+                a.queued.push(SpawnedProcedure { lane, procedure, task: Box::pin(future) });
             }
         });
     }

@@ -11,7 +11,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 /// The answer to an operation that waits for the UPF or the gNB.
-pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+pub(crate) type ServiceFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// The network functions that serve a UE.
 #[derive(Clone, Copy)]

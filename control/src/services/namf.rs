@@ -5,8 +5,8 @@ use std::time::Duration;
 use whimbrel_ids::{PduSessionId, Tai};
 use whimbrel_nas::sm;
 
-use super::Answer;
-use crate::procedure::{End, Ue};
+use super::ServiceFuture;
+use crate::procedure::{ProcedureEnd, Ue};
 
 /// Time limit of handover execution: longer than the source's (TNGRELOCoverall, TS 38.413 §9.5, some seconds), so that
 /// the source gives up first.
@@ -58,7 +58,7 @@ pub(crate) trait NamfCommunication: Sync {
         ue: Ue,
         psi: PduSessionId,
         n1: Option<&'a sm::Message>,
-    ) -> Answer<'a, Result<(), End>>;
+    ) -> ServiceFuture<'a, Result<(), ProcedureEnd>>;
     /// N1N2MessageTransfer for downlink packets (TS 23.502 §4.2.3.3 step 3a): an idle UE is paged.
     fn downlink_data(&self, ue: Ue, psi: PduSessionId);
     /// Pages an idle UE if anything waits for it.
@@ -72,7 +72,7 @@ pub(crate) trait NamfCommunication: Sync {
     /// A session has got its user plane: the connection is in use, and a follow-on request has been fulfilled.
     fn user_plane_activated(&self, ue: Ue);
     /// Waits until no handover is in progress.
-    fn handover_over(&self, ue: Ue) -> Answer<'_, Result<(), End>>;
+    fn handover_over(&self, ue: Ue) -> ServiceFuture<'_, Result<(), ProcedureEnd>>;
     /// A session was used or has ended: restarts the inactivity timer of the connection (TS 24.501 §5.3.1.3).
     fn arm_inactivity_timer(&self, ue: Ue);
     /// AN release because the last user plane was inactive for too long (TS 23.502 §4.2.6).

@@ -8,7 +8,7 @@ use whimbrel_nas::ie::{MmCause, SmCause};
 use whimbrel_ngap::ie::{Cause, PduSessionResourceItem};
 use whimbrel_ngap::transfer::HandoverCommandTransfer;
 
-use super::Answer;
+use super::ServiceFuture;
 use crate::envelope::OutputId;
 use crate::n14::HandedOverSession;
 use crate::procedure::{Interrupt, Ue};
@@ -86,7 +86,7 @@ pub(crate) enum N2Outcome {
 }
 
 /// A session that the target gNB admits.
-pub(crate) struct Admitted {
+pub(crate) struct AdmittedSession {
     /// Identity of the session.
     pub(crate) psi: PduSessionId,
     /// The transfer for the source, with the forwarding tunnel.
@@ -96,7 +96,7 @@ pub(crate) struct Admitted {
 }
 
 /// The result of a session in a path switch: the transfer of the acknowledgement, or the cause of failure.
-pub(crate) struct Switched {
+pub(crate) struct SwitchedSession {
     /// Identity of the session.
     pub(crate) psi: PduSessionId,
     /// The transfer for the gNB, or the cause.
@@ -104,7 +104,7 @@ pub(crate) struct Switched {
 }
 
 /// The result of a tunnel change: the transfer of the confirmation, or the cause of failure.
-pub(crate) struct Moved {
+pub(crate) struct MovedTunnel {
     /// Identity of the session.
     pub(crate) psi: PduSessionId,
     /// The transfer for the gNB, or the cause.
@@ -135,7 +135,7 @@ pub(crate) struct SmContextStatus {
 }
 
 /// The sessions of a UE that comes from another AMF.
-pub(crate) struct TakenOver {
+pub(crate) struct TakenOverSessions {
     /// Sessions that can be served here.
     pub(crate) sessions: BTreeMap<PduSessionId, Box<SmContext>>,
     /// Their data at the UPF.
@@ -193,29 +193,30 @@ pub(crate) trait NsmfPduSession: Sync {
         ue: Ue,
         sessions: &'a [PduSessionId],
         tac: Tac,
-    ) -> Answer<'a, Result<Vec<PduSessionId>, Interrupt>>;
+    ) -> ServiceFuture<'a, Result<Vec<PduSessionId>, Interrupt>>;
     /// Whether a handover to this area changes the UPF of any of these sessions.
     fn changes_upf(&self, ue: Ue, sessions: &[PduSessionId], tac: Tac) -> bool;
     /// UpdateSMContext, hoState PREPARING (TS 23.502 §4.9.1.3.2 steps 4 to 7): the N2 SM information for the target gNB. `None`: the
     /// session has no user plane, or is being released.
     fn prepare_handover(&self, ue: Ue, psi: PduSessionId) -> Option<(SNssai, Vec<u8>)>;
     /// UpdateSMContext, hoState PREPARED (step 10): HANDOVER REQUEST ACKNOWLEDGE TRANSFER of the target gNB.
-    fn handover_admitted(&self, ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<Admitted, Cause>;
+    fn handover_admitted(&self, ue: Ue, psi: PduSessionId, transfer: &[u8])
+    -> Result<AdmittedSession, Cause>;
     /// Steps 11 and 12: the UPF buffers, and forwards where the gNBs have no path of their own (all but `direct`). `expected`: the handover
     /// was predicted, so that only tunnels for forwarding are awaited from the UPF.
     fn start_forwarding(
         &self,
         ue: Ue,
-        admitted: Vec<Admitted>,
+        admitted: Vec<AdmittedSession>,
         direct: Vec<PduSessionId>,
         expected: bool,
-    ) -> Answer<'_, Result<Vec<Admitted>, Interrupt>>;
+    ) -> ServiceFuture<'_, Result<Vec<AdmittedSession>, Interrupt>>;
     /// The target of a predicted handover has admitted these sessions: the UPF expects the UE there (Synergy §III-C).
-    fn expect_arrival(&self, ue: Ue, admitted: &[Admitted]);
+    fn expect_arrival(&self, ue: Ue, admitted: &[AdmittedSession]);
     /// UpdateSMContext, hoState COMPLETED (TS 23.502 §4.9.1.3.3 steps 7 and 8): downlink packets go to the target gNB.
-    fn complete_handover(&self, ue: Ue, admitted: &[Admitted]) -> PathUpdates;
+    fn complete_handover(&self, ue: Ue, admitted: &[AdmittedSession]) -> PathUpdates;
     /// Steps 8 to 10: the UPF's answers.
-    fn path_updates_answered(&self, ue: Ue, asked: PathUpdates) -> Answer<'_, Result<(), Interrupt>>;
+    fn path_updates_answered(&self, ue: Ue, asked: PathUpdates) -> ServiceFuture<'_, Result<(), Interrupt>>;
     /// Step 15, or hoState CANCELLED: the UPF removes its forwarding tunnels.
     fn stop_forwarding(&self, ue: Ue);
     /// Whether the UPF or the gNBs forward packets of any session.
@@ -230,16 +231,16 @@ pub(crate) trait NsmfPduSession: Sync {
         ue: Ue,
         items: &'a [PduSessionResourceItem],
         tac: Option<Tac>,
-    ) -> Answer<'a, Result<Vec<Switched>, Interrupt>>;
+    ) -> ServiceFuture<'a, Result<Vec<SwitchedSession>, Interrupt>>;
     /// Steps 2 and 7: handles the sessions that were not switched; `failed` are those that the target gNB could not set
     /// up.
-    fn not_switched(&self, ue: Ue, switched: &[Switched], failed: &[PduSessionResourceItem]);
+    fn not_switched(&self, ue: Ue, switched: &[SwitchedSession], failed: &[PduSessionResourceItem]);
     /// PDU SESSION RESOURCE MODIFY INDICATION (TS 38.413 §8.2.5): the gNB moves its end of tunnels.
     fn move_tunnels<'a>(
         &'a self,
         ue: Ue,
         items: &'a [PduSessionResourceItem],
-    ) -> Answer<'a, Result<Vec<Moved>, Interrupt>>;
+    ) -> ServiceFuture<'a, Result<Vec<MovedTunnel>, Interrupt>>;
 
     /// The N4 address of each session's UPF, if other SMFs reach it.
     fn session_upfs(&self, ue: Ue) -> Vec<(PduSessionId, IpAddr)>;
@@ -249,17 +250,17 @@ pub(crate) trait NsmfPduSession: Sync {
         ue: Ue,
         taken: &'a [(PduSessionId, Seid)],
         smf: IpAddr,
-        admitted: &'a [Admitted],
-    ) -> Answer<'a, Result<Vec<HandedOverSession>, Interrupt>>;
+        admitted: &'a [AdmittedSession],
+    ) -> ServiceFuture<'a, Result<Vec<HandedOverSession>, Interrupt>>;
     /// Checks the sessions of a UE that comes from another AMF: slice, data network and UPF must be known here.
     fn take_over_sessions(
         &self,
         ue: Ue,
         sessions: BTreeMap<PduSessionId, Box<SmContext>>,
         upfs: &[(PduSessionId, IpAddr)],
-    ) -> TakenOver;
+    ) -> TakenOverSessions;
     /// The UE has arrived; its sessions wait until the former SMF has handed them over.
-    fn await_sessions(&self, ue: Ue, admitted: &[Admitted]);
+    fn await_sessions(&self, ue: Ue, admitted: &[AdmittedSession]);
     /// The former SMF has handed over the `given` ones of the sessions awaited.
     fn sessions_handed_over(&self, ue: Ue, coming: &[IncomingSession], given: &[HandedOverSession]);
     /// The former SMF does not answer: asks the UPF about each session.
@@ -267,8 +268,8 @@ pub(crate) trait NsmfPduSession: Sync {
         &'a self,
         ue: Ue,
         coming: &'a [IncomingSession],
-        admitted: &'a [Admitted],
-    ) -> Answer<'a, Result<(), Interrupt>>;
+        admitted: &'a [AdmittedSession],
+    ) -> ServiceFuture<'a, Result<(), Interrupt>>;
     /// The UE's context ends before its sessions were handed over: the UPF deletes those that are this SMF's.
     fn disown_sessions(&self, ue: Ue, coming: &[IncomingSession]);
 }

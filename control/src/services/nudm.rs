@@ -13,7 +13,7 @@ use crate::state::Subscription;
 
 /// A request to the UDM.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Request {
+pub enum UdmRequest {
     /// Nudm_UEAuthentication_Get (TS 29.503 §5.4.2): de-conceals the SUPI and generates an authentication vector.
     GenerateAuthData {
         /// The subscriber that is to be authenticated.
@@ -41,12 +41,12 @@ pub enum Request {
     },
 }
 
-impl Request {
+impl UdmRequest {
     /// The request as octets, for digests: not redacted, and different for different requests.
     pub(crate) fn digest_octets(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64);
         match self {
-            Request::GenerateAuthData { identity, rand, resynchronisation } => {
+            UdmRequest::GenerateAuthData { identity, rand, resynchronisation } => {
                 out.push(1);
                 match identity {
                     Identity::Supi(supi) => out.extend_from_slice(supi.value().as_bytes()),
@@ -58,27 +58,27 @@ impl Request {
                     out.extend_from_slice(&auts.0);
                 }
             }
-            Request::Register(supi) => {
+            UdmRequest::Register(supi) => {
                 out.push(2);
                 out.extend_from_slice(supi.value().as_bytes());
             }
-            Request::EnterSlices(slices) => {
+            UdmRequest::EnterSlices(slices) => {
                 out.push(5);
                 for (s, most) in slices {
                     out.extend_from_slice(s.to_string().as_bytes());
                     out.extend_from_slice(&most.to_be_bytes());
                 }
             }
-            Request::Subscription(supi) => {
+            UdmRequest::Subscription(supi) => {
                 out.push(4);
                 out.extend_from_slice(supi.value().as_bytes());
             }
-            Request::RegisterGuest { supi, former } => {
+            UdmRequest::RegisterGuest { supi, former } => {
                 out.push(6);
                 out.extend_from_slice(supi.value().as_bytes());
                 out.extend(former.iter().flat_map(|f| f.value().into_bytes()));
             }
-            Request::Deregister(supi) => {
+            UdmRequest::Deregister(supi) => {
                 out.push(3);
                 out.extend_from_slice(supi.value().as_bytes());
             }
@@ -113,16 +113,16 @@ pub struct Resynchronisation {
 
 /// The UDM's answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Answer {
-    /// To [`Request::GenerateAuthData`]; a refusal has the SUPI, if it was de-concealed.
+pub enum UdmAnswer {
+    /// To [`UdmRequest::GenerateAuthData`]; a refusal has the SUPI, if it was de-concealed.
     AuthData(Result<AuthData, (UdmError, Option<Supi>)>),
-    /// To [`Request::Register`] and to [`Request::Subscription`].
+    /// To [`UdmRequest::Register`] and to [`UdmRequest::Subscription`].
     Registered(Result<Arc<Subscription>, UdmError>),
-    /// To [`Request::EnterSlices`]: the slices that are full.
+    /// To [`UdmRequest::EnterSlices`]: the slices that are full.
     Full(Vec<SNssai>),
-    /// Answer to [`Request::Deregister`].
+    /// Answer to [`UdmRequest::Deregister`].
     Deregistered,
-    /// Answer to [`Request::RegisterGuest`].
+    /// Answer to [`UdmRequest::RegisterGuest`].
     GuestRegistered,
 }
 

@@ -21,13 +21,13 @@ use crate::compact::SlotTable;
 use crate::config::Config;
 use crate::dispatch;
 use crate::envelope::{Batch, Disposition, Envelope, Payload, UeId};
-use crate::procedure::active::{self, Spawned, Task};
+use crate::procedure::active::{self, SpawnedProcedure, Task};
 use crate::procedure::{Lane, Ue};
 use crate::state::UeContext;
 
-use rest::{AtRest, Resting, is_due};
+use rest::{AtRest, RestingUes, is_due};
 pub use rest::{RestCounters, RestPlace, RestStore, RestVec};
-use shared::Shared;
+use shared::SharedValues;
 
 /// Bound on polls for one input, which detects lanes that wake each other forever. An input that starts procedures on
 /// all lanes and wakes each a few times stays far below.
@@ -43,7 +43,7 @@ enum UeSlot {
     #[default]
     Free,
     /// A UE whose context is decoded.
-    Decoded(Box<Decoded>),
+    Decoded(Box<DecodedUe>),
     /// A UE that is stored as a record.
     AtRest(AtRest),
     /// An input of the UE runs; the place of its former record.
@@ -51,11 +51,11 @@ enum UeSlot {
 }
 
 /// A UE between inputs, and its running procedures.
-struct Decoded {
+struct DecodedUe {
     ue: Box<UeContext>,
     tasks: Vec<(Lane, Task)>,
     /// Procedures that wait for the end of the earlier one on their lane; at most one per lane.
-    queued: Vec<Spawned>,
+    queued: Vec<SpawnedProcedure>,
     /// Its former record, which is rewritten when it rests again.
     record: Option<RestPlace>,
     last_input: Instant,
@@ -63,7 +63,7 @@ struct Decoded {
     listed: bool,
 }
 
-impl Decoded {
+impl DecodedUe {
     fn new(ue: Box<UeContext>) -> Self {
         let (tasks, queued) = (Vec::new(), Vec::new());
         Self { ue, tasks, queued, record: None, last_input: Instant::ZERO, listed: false }
@@ -91,16 +91,16 @@ impl UeSlot {
 /// The UEs of one thread.
 pub struct Shard {
     config: Arc<Config>,
-    shared: Shared,
+    shared: SharedValues,
     slots: SlotTable<UeSlot>,
     ues: usize,
-    resting: Option<Box<Resting>>,
+    resting: Option<Box<RestingUes>>,
 }
 
 impl Shard {
     /// A shard without UEs.
     pub fn new(config: Arc<Config>) -> Self {
-        Self { config, shared: Shared::new(), slots: SlotTable::default(), ues: 0, resting: None }
+        Self { config, shared: SharedValues::new(), slots: SlotTable::default(), ues: 0, resting: None }
     }
 
     /// Sets the configuration for later inputs.
@@ -115,7 +115,7 @@ impl Shard {
     /// If there is a store already.
     pub fn set_rest_store(&mut self, store: Box<dyn RestStore>, after: Duration) {
         assert!(self.resting.is_none(), "the store of a shard is set once");
-        let mut resting = Resting::new(store, after);
+        let mut resting = RestingUes::new(store, after);
         for (index, slot) in (0..).zip(self.slots.iter_mut()) {
             if let UeSlot::Decoded(decoded) = slot {
                 decoded.listed = true;
@@ -156,7 +156,7 @@ impl Shard {
         assert!(envelope.clock > slot.ue.clock, "the CTA's clock runs forwards");
         (slot.ue.clock, slot.ue.terms) = (envelope.clock, terms);
 
-        let Decoded { ue, mut tasks, queued, record, listed, .. } = *slot;
+        let DecodedUe { ue, mut tasks, queued, record, listed, .. } = *slot;
         active::enter(ue, queued, self.config.clone(), envelope, dispatch::NETWORK_FUNCTIONS);
         dispatch::admit(Ue::new(Lane::Mobility), &envelope.payload);
         run(&mut tasks);
@@ -174,7 +174,7 @@ impl Shard {
             self.ues -= 1;
             self.empty(index);
         } else {
-            let decoded = Decoded { ue, tasks, queued, record, last_input: envelope.time, listed };
+            let decoded = DecodedUe { ue, tasks, queued, record, last_input: envelope.time, listed };
             self.put(index, decoded.into());
         }
         batch
@@ -279,7 +279,7 @@ impl Shard {
             self.ues += 1;
         }
         self.empty(index);
-        self.put(index, Decoded::new(ue).into());
+        self.put(index, DecodedUe::new(ue).into());
     }
 
     /// Removes a UE's context, even while procedures run.
@@ -303,7 +303,7 @@ impl Shard {
         let (place, woken) = (at.place, resting.wake(id.slot, at));
         match woken {
             Some(ue) => {
-                let mut decoded = Decoded::new(ue);
+                let mut decoded = DecodedUe::new(ue);
                 decoded.record = Some(place);
                 *slot = UeSlot::Decoded(decoded.into());
             }
@@ -381,7 +381,7 @@ impl Shard {
     }
 
     /// Puts a UE back into its slot.
-    fn put(&mut self, index: usize, mut decoded: Box<Decoded>) {
+    fn put(&mut self, index: usize, mut decoded: Box<DecodedUe>) {
         let Some(resting) = &mut self.resting else {
             self.slots[index] = UeSlot::Decoded(decoded);
             return;
@@ -415,7 +415,7 @@ impl Shard {
     }
 
     /// Takes a UE out of its slot, for an input. `None` if a newer UE has the slot.
-    fn take(&mut self, id: UeId) -> Option<Box<Decoded>> {
+    fn take(&mut self, id: UeId) -> Option<Box<DecodedUe>> {
         let index = id.slot as usize;
         self.reserve(index);
         self.drop_views();
@@ -429,7 +429,7 @@ impl Shard {
                 }
                 self.empty(index);
                 self.slots[index] = UeSlot::Running(None);
-                return Some(Decoded::new(Box::new(UeContext::new(id))).into());
+                return Some(DecodedUe::new(Box::new(UeContext::new(id))).into());
             }
         }
         match std::mem::take(&mut self.slots[index]) {
@@ -457,7 +457,7 @@ fn run(tasks: &mut Vec<(Lane, Task)>) {
     for _ in 0..POLLS_MAX {
         active::with(|a| {
             while let Some(at) = a.queued.iter().position(|s| a.ue.lanes.procedure(s.lane).is_none()) {
-                let Spawned { lane, procedure, task } = a.queued.remove(at);
+                let SpawnedProcedure { lane, procedure, task } = a.queued.remove(at);
                 a.ue.lanes.occupy(lane, procedure);
                 tasks.push((lane, task));
             }

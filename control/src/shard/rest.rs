@@ -9,7 +9,7 @@ use std::time::Duration;
 use whimbrel_ids::{Instant, Supi};
 
 use crate::envelope::UeId;
-use crate::flat::at_rest::{Profiles, Record};
+use crate::flat::at_rest::{AtRestRecord, Profiles};
 use crate::state::UeContext;
 
 /// Where a [`RestStore`] stores a record.
@@ -88,7 +88,7 @@ impl Imsi {
 }
 
 /// The store of a shard's records, and which UEs are to rest.
-pub(super) struct Resting {
+pub(super) struct RestingUes {
     pub(super) store: Box<dyn RestStore>,
     profiles: Profiles,
     /// A UE rests when it had no input for so long.
@@ -100,7 +100,7 @@ pub(super) struct Resting {
     counters: RestCounters,
 }
 
-impl Resting {
+impl RestingUes {
     pub(super) fn new(store: Box<dyn RestStore>, after: Duration) -> Self {
         Self {
             store,
@@ -114,7 +114,7 @@ impl Resting {
 
     /// Stores a UE, at the place of its former record if it has one. `None`: there is no room.
     pub(super) fn store(&mut self, ue: &mut UeContext, former: Option<RestPlace>) -> Option<AtRest> {
-        let record: Record = self.profiles.record(ue);
+        let record: AtRestRecord = self.profiles.record(ue);
         let (slot, octets) = (ue.id.slot, record.octets());
         let place = match former {
             None => self.store.insert(slot, octets),

@@ -32,12 +32,12 @@ impl<T: ?Sized + Ord> SharedValue<T> {
 
 /// The shared values of a shard's UEs.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedValues {
     radio_capabilities: SharedValue<[u8]>,
     subscriptions: SharedValue<Subscription>,
 }
 
-impl Shared {
+impl SharedValues {
     pub(super) fn new() -> Self {
         Self { radio_capabilities: SharedValue(BTreeSet::new()), subscriptions: SharedValue(BTreeSet::new()) }
     }

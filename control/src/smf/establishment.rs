@@ -10,8 +10,8 @@ use whimbrel_nas::ie::{
 };
 use whimbrel_nas::sm::{self, EstablishmentAccept, EstablishmentReject, EstablishmentRequest, Pti};
 
-use super::qos::{Ground, initial_flows, marks};
-use super::up_connection::{Answer, set_downlink_tunnel, set_up};
+use super::qos::{QosConstraints, initial_flows, marks};
+use super::up_connection::{UpConnectionFailure, set_downlink_tunnel, set_up};
 use super::{
     area, families, n4, pco,
     release::{self, release_locally},
@@ -21,7 +21,7 @@ use super::{
 use crate::config::{Config, UpProtection, UpSecurity};
 use crate::event::{Event, SessionChange};
 use crate::policy::merged;
-use crate::procedure::{End, Interrupt, Lane, Procedure, Ue, out_of_state};
+use crate::procedure::{Interrupt, Lane, Procedure, ProcedureEnd, Ue, out_of_state};
 use crate::refusal::{Refusal, UPF_CONGESTED};
 use crate::services::nsmf::SmContextCreateData;
 use crate::state::{SessionQos, SessionTypes, SessionUsage, SmContext, SubscribedDnn, UeAddress, UpState};
@@ -65,9 +65,9 @@ pub(crate) fn create_sm_context(ue: Ue, data: SmContextCreateData, n1: &[u8]) {
                 ue.event(Event::Completed { procedure: Procedure::PduSessionEstablishment, subject, took });
                 emit_change(ue, psi, SessionChange::Established);
             }
-            Err(End::Refused(refusal)) => reject(ue, psi, pti, refusal),
-            Err(End::Interrupted(Interrupt::ConnectionLost)) => n4::delete(ue, psi),
-            Err(End::Interrupted(_)) => {} // the procedure that took the lane handles the session
+            Err(ProcedureEnd::Refused(refusal)) => reject(ue, psi, pti, refusal),
+            Err(ProcedureEnd::Interrupted(Interrupt::ConnectionLost)) => n4::delete(ue, psi),
+            Err(ProcedureEnd::Interrupted(_)) => {} // the procedure that took the lane handles the session
         }
     });
 }
@@ -77,7 +77,7 @@ async fn establishment(
     data: SmContextCreateData,
     pti: Pti,
     request: Box<EstablishmentRequest>,
-) -> Result<(), End> {
+) -> Result<(), ProcedureEnd> {
     let psi = data.psi;
     let mut terms = authorise(ue, &data, &request)?; // steps 4 to 9: subscription and policy
     let narrowed = terms.narrowed;
@@ -88,22 +88,22 @@ async fn establishment(
     let tunnel = match set_up(ue, psi, Some(&accept)).await {
         Ok(tunnel) => tunnel, // steps 11 to 14
         // A gNB that refuses has not delivered the accept; a silent one may have.
-        Err(Answer::Refused(refusal)) => return Err(refusal.into()),
-        Err(Answer::Unknown(refusal)) => return Err(undo(ue, psi, refusal)),
-        Err(Answer::Interrupted(why)) => return Err(why.into()),
+        Err(UpConnectionFailure::Refused(refusal)) => return Err(refusal.into()),
+        Err(UpConnectionFailure::Unknown(refusal)) => return Err(undo(ue, psi, refusal)),
+        Err(UpConnectionFailure::Interrupted(why)) => return Err(why.into()),
     };
     match set_downlink_tunnel(ue, psi, &tunnel).await {
-        Err(End::Refused(refusal)) => Err(undo(ue, psi, refusal)),
+        Err(ProcedureEnd::Refused(refusal)) => Err(undo(ue, psi, refusal)),
         done => done, // steps 15 and 16: the UPF gets the gNB's tunnel
     }
 }
 
 /// The UE has got the accept, but the gNB has no resources: the network releases the session again (TS 24.501 §6.3.3).
-fn undo(ue: Ue, psi: PduSessionId, refusal: Refusal) -> End {
+fn undo(ue: Ue, psi: PduSessionId, refusal: Refusal) -> ProcedureEnd {
     let cause = refusal.sm_cause(&ue.config());
     refused(ue, refusal);
     release::by_network(ue, psi, cause);
-    End::Interrupted(Interrupt::Superseded(Procedure::PduSessionReleaseByNetwork))
+    ProcedureEnd::Interrupted(Interrupt::Superseded(Procedure::PduSessionReleaseByNetwork))
 }
 
 /// Default of the packet filters that a UE supports (TS 24.501 §6.4.1.2).
@@ -147,7 +147,8 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
     let marks = marks(&config.smf, network, subscribed.five_qi, policies());
     let reflects = request.sm_capability.as_ref().is_some_and(|c| c.reflective_qos());
     let treatments = Some(&network.treatments);
-    let ground = Ground { session_type, filters_max, reflects, marks: &marks, smf: &config.smf, treatments };
+    let ground =
+        QosConstraints { session_type, filters_max, reflects, marks: &marks, smf: &config.smf, treatments };
     let flows = initial_flows(policies(), ground);
     let session = SmContext {
         psi: data.psi,

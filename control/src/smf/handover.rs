@@ -20,7 +20,7 @@ use crate::config::HandoverDownlink;
 use crate::envelope::OutputId;
 use crate::procedure::{Interrupt, Lane, Ue};
 use crate::refusal::Refusal;
-use crate::services::nsmf::Admitted;
+use crate::services::nsmf::AdmittedSession;
 use crate::state::{DEFAULT_QFI, IntermediateUpfStage, Tunnel, UpState};
 
 /// The N2 SM information for the target gNB; `None`: the session has no user plane to hand over.
@@ -37,7 +37,7 @@ pub(crate) fn handover_required(ue: Ue, psi: PduSessionId) -> Option<(SNssai, Ve
 }
 
 /// Reads the target's answer for an admitted session. The forwarding tunnels in the command are the target's own.
-pub(crate) fn admitted(ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<Admitted, Cause> {
+pub(crate) fn admitted(ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<AdmittedSession, Cause> {
     let t = HandoverRequestAcknowledgeTransfer::decode(transfer)
         .map_err(|_| CauseProtocol::AbstractSyntaxErrorReject)?;
     if !ue.with(|p| p.sessions.contains_key(&psi)) {
@@ -58,7 +58,7 @@ pub(crate) fn admitted(ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<Adm
     command.data_forwarding_response_drb_list = t.data_forwarding_response_drb_list;
     command.ul_forwarding_up_tnl_information = t.ul_forwarding_up_tnl_information;
     command.additional_ul_forwarding_up_tnl_information = t.additional_ul_forwarding_up_tnl_information;
-    Ok(Admitted { psi, command, tunnel })
+    Ok(AdmittedSession { psi, command, tunnel })
 }
 
 /// §4.9.1.3.2 steps 11 and 12: prepares the UPF for the handover. It buffers downlink packets from now on, unless the operator
@@ -69,10 +69,10 @@ pub(crate) fn admitted(ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<Adm
 /// answer is awaited. A session for which the UPF has no tunnels is handed over without forwarding.
 pub(crate) async fn start_forwarding(
     ue: Ue,
-    admitted: Vec<Admitted>,
+    admitted: Vec<AdmittedSession>,
     direct: Vec<PduSessionId>,
     expected: bool,
-) -> Result<Vec<Admitted>, Interrupt> {
+) -> Result<Vec<AdmittedSession>, Interrupt> {
     let held = ue.config().smf.handover_downlink == HandoverDownlink::Buffer;
     let prepared = prepared_at_upf(ue);
     let (changing, admitted): (Vec<_>, Vec<_>) =
@@ -178,7 +178,7 @@ fn expect(ue: Ue, psi: PduSessionId, tunnel: Tunnel) {
 }
 
 /// The target of a predicted handover has admitted a session.
-pub(crate) fn expect_arrival(ue: Ue, session: &Admitted) {
+pub(crate) fn expect_arrival(ue: Ue, session: &AdmittedSession) {
     intermediate_upf::expect(ue, session.psi, session.tunnel);
     expect(ue, session.psi, session.tunnel);
 }
@@ -223,7 +223,7 @@ pub(super) fn tunnels(command: &mut HandoverCommandTransfer) -> Vec<&mut UpTrans
 }
 
 /// An admitted session without forwarding tunnels.
-pub(super) fn unforwarded(mut session: Admitted) -> Admitted {
+pub(super) fn unforwarded(mut session: AdmittedSession) -> AdmittedSession {
     session.command = HandoverCommandTransfer::new();
     session
 }
@@ -277,9 +277,12 @@ pub(crate) fn stop_forwarding(ue: Ue) {
 
 /// §4.9.1.3.3 steps 7 to 10: the UE is at the target: switches the downlink tunnels. Buffered packets are sent first; the former
 /// tunnels get end markers.
-pub(crate) fn request_path_updates(ue: Ue, admitted: &[Admitted]) -> Vec<(PduSessionId, (), OutputId)> {
+pub(crate) fn request_path_updates(
+    ue: Ue,
+    admitted: &[AdmittedSession],
+) -> Vec<(PduSessionId, (), OutputId)> {
     let mut asked = Vec::with_capacity(admitted.len());
-    for Admitted { psi, tunnel, .. } in admitted {
+    for AdmittedSession { psi, tunnel, .. } in admitted {
         let request = match ue.with(|p| intermediate_upf::is_planned(p, *psi)) {
             true => intermediate_upf::switch(ue, *psi, *tunnel),
             false => n4::ask_downlink(ue, *psi, Downlink::SwitchTo(*tunnel)),

@@ -26,12 +26,12 @@ use super::handover::{self, given, unforwarded};
 use super::n4::{self, At, Downlink};
 use super::rule_change;
 use super::rules::{self, DOWNLINK_PDR, UPLINK_PDR};
-use super::selection::{self, Tried};
+use super::selection::{self, TriedUpfs};
 use crate::config::HandoverDownlink;
 use crate::envelope::{Effect, OutputId};
 use crate::procedure::{Interrupt, Ue};
 use crate::refusal::Refusal;
-use crate::services::nsmf::Admitted;
+use crate::services::nsmf::AdmittedSession;
 use crate::state::{IntermediateUpf, IntermediateUpfStage as Stage, Tunnel, UeContext};
 use crate::upf::UpfId;
 
@@ -74,12 +74,12 @@ pub(super) fn downlink_tunnel(p: &UeContext, psi: PduSessionId) -> Option<Tunnel
 
 /// Whether the handover to this area changes the UPF of any of these sessions.
 pub(crate) fn changes(ue: Ue, sessions: &[PduSessionId], tac: Tac) -> bool {
-    let change = |psi| select(ue, psi, tac, &Tried::default());
+    let change = |psi| select(ue, psi, tac, &TriedUpfs::default());
     sessions.iter().any(|&psi| !matches!(change(psi), Ok(UpfPathChange::None)))
 }
 
 /// §4.9.1.3.2 step 5, §4.9.1.2.3 step 2: the UPF for a session in the target's area. Errors: those that serve it cannot be used.
-fn select(ue: Ue, psi: PduSessionId, tac: Tac, tried: &Tried) -> Result<UpfPathChange, Refusal> {
+fn select(ue: Ue, psi: PduSessionId, tac: Tac, tried: &TriedUpfs) -> Result<UpfPathChange, Refusal> {
     let serves = |upf| serves(ue, upf, tac);
     let Some((anchor, intermediate)) = ue.with(|p| {
         let anchor = p.sessions.get(&psi).filter(|s| s.up_seid.is_some() && s.n3.is_some())?.upf;
@@ -108,7 +108,7 @@ fn serves(ue: Ue, upf: UpfId, tac: Tac) -> bool {
 struct Attempt {
     upf: UpfId,
     cp_seid: Seid,
-    tried: Tried,
+    tried: TriedUpfs,
 }
 
 /// §4.9.1.3.2 steps 5 and 6, §4.9.1.2.3 and §4.9.1.2.4 steps 2 to 4: establishes the sessions at intermediate UPFs for the target's area, where such
@@ -120,7 +120,7 @@ pub(crate) async fn prepare(
     sessions: &[(PduSessionId, Option<Tunnel>)],
     tac: Tac,
 ) -> Result<Vec<PduSessionId>, Interrupt> {
-    let mut open: Vec<_> = sessions.iter().map(|&(psi, an)| (psi, an, Tried::default())).collect();
+    let mut open: Vec<_> = sessions.iter().map(|&(psi, an)| (psi, an, TriedUpfs::default())).collect();
     let mut unserved = Vec::new();
     while !open.is_empty() {
         let mut asked = Vec::with_capacity(open.len());
@@ -217,8 +217,8 @@ fn established(psi: PduSessionId, upf: UpfId, cp_seid: Seid, m: &Message) -> Opt
 }
 
 /// A session whose UPF changes, on the way of its forwarding tunnels from the target back to the source.
-struct Departing {
-    session: Admitted,
+struct DepartingSession {
+    session: AdmittedSession,
     /// The tunnels of the last UPF that was asked, in the order of the target's.
     forwarding: Vec<Tunnel>,
     indirect: bool,
@@ -230,10 +230,10 @@ struct Departing {
 /// A session that the new UPF refuses is not handed over.
 pub(super) async fn depart(
     ue: Ue,
-    admitted: Vec<Admitted>,
+    admitted: Vec<AdmittedSession>,
     direct: &[PduSessionId],
     expected: bool,
-) -> Result<Vec<Admitted>, Interrupt> {
+) -> Result<Vec<AdmittedSession>, Interrupt> {
     let held = ue.config().smf.handover_downlink == HandoverDownlink::Buffer;
     let mut done = Vec::with_capacity(admitted.len());
     let mut asked = Vec::with_capacity(admitted.len());
@@ -254,7 +254,7 @@ pub(super) async fn depart(
             done.push(session);
             continue;
         }
-        let departing = Departing { session, forwarding: Vec::new(), indirect };
+        let departing = DepartingSession { session, forwarding: Vec::new(), indirect };
         match n4::ask_at(ue, at, request) {
             Some(to) if indirect || !expected => asked.push((psi, Some(departing), to)),
             Some(_) => done.push(departing.session),

@@ -50,7 +50,7 @@ use crate::state::{Ambr, UeContext};
 use status::{pti_is_taken, status};
 
 pub use crate::state::{
-    Counted, FlowRule, Marks, Modification, PendingChange, QosFlow, SmContext, Tunnel, UpState,
+    CountedReports, FlowRule, Marks, Modification, PendingChange, QosFlow, SmContext, Tunnel, UpState,
 };
 pub use n4::{
     Downlink, changes_cp_f_seid, deletion, deletion_of_orphan, departure, modification, no_forwarding,
@@ -85,11 +85,11 @@ fn n1_message(ue: Ue, psi: PduSessionId, n1: &[u8]) {
             send(ue, psi, sm::Message::new(psi, message.pti, reject));
         }
         sm::Body::ReleaseRequest(_) => match collision::release_meets(running(ue, psi)) {
-            collision::Verdict::Ignore => out_of_state(ue),
+            collision::CollisionVerdict::Ignore => out_of_state(ue),
             _ => release::by_ue(ue, psi, message.pti),
         },
         sm::Body::ModificationRequest(m) => match collision::modification_meets(running(ue, psi)) {
-            collision::Verdict::Ignore => out_of_state(ue),
+            collision::CollisionVerdict::Ignore => out_of_state(ue),
             _ => modification::by_ue(ue, psi, message.pti, Box::new(m)),
         },
         sm::Body::SmStatus(m) => status::received(ue, psi, m.cause),

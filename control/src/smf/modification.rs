@@ -19,14 +19,14 @@ use whimbrel_ngap::transfer::{
 };
 
 use super::pending_change::{policies, set_pending, without};
-use super::qos::{Ground, level_qos};
+use super::qos::{QosConstraints, level_qos};
 use super::release::release_locally;
 use super::requested_qos::{self, Terms};
-use super::rule_change::Change;
+use super::rule_change::RuleChange;
 use super::{n4, operation, pco, reanchoring, release, up_connection};
 use crate::event::{Event, FailedFlow, SessionOutcome};
 use crate::input::Input;
-use crate::procedure::{End, Interrupt, Lane, Procedure, Repeated, Ue, attempt};
+use crate::procedure::{Interrupt, Lane, Procedure, ProcedureEnd, RepeatedMessage, Ue, attempt};
 use crate::refusal::Refusal;
 use crate::services::namf::N2SmInformation;
 use crate::services::nsmf::N2Outcome;
@@ -84,8 +84,9 @@ pub(super) fn by_ue(ue: Ue, psi: PduSessionId, pti: Pti, request: Box<Modificati
         drop(request);
         set_pending(ue, psi, |w| w.clone_from(&granted));
         let done = modify(ue, psi, to_ue, granted).await;
-        if let Err(End::Refused(Refusal::RadioFailure(_) | Refusal::RefusedByGnb { .. } | Refusal::Upf(_))) =
-            &done
+        if let Err(ProcedureEnd::Refused(
+            Refusal::RadioFailure(_) | Refusal::RefusedByGnb { .. } | Refusal::Upf(_),
+        )) = &done
         {
             // The UE got no command, or the change was undone (TS 24.501 §6.4.2.4).
             let reject = ModificationReject::new(SmCause::InsufficientResources);
@@ -105,7 +106,7 @@ fn grant(ue: Ue, psi: PduSessionId, request: &ModificationRequest) -> Result<Box
     ue.with(|p| {
         let s = p.sessions.get(&psi).ok_or(SmCause::InvalidPduSessionIdentity)?;
         let filters_max = request.max_packet_filters.map_or(s.qos.filters_max, |m| m.value());
-        let ground = Ground { filters_max, ..Ground::of(s, &config) };
+        let ground = QosConstraints { filters_max, ..QosConstraints::of(s, &config) };
         let terms = Terms { ground, policies: policies(p, s, &config) };
         let flows = requested_qos::grant(&terms, &s.qos.flows, &rules, &descriptions)?;
         let pending = Box::new(PendingChange { flows, ..PendingChange::of(s) });
@@ -158,7 +159,7 @@ async fn modify(
     psi: PduSessionId,
     mut to_ue: CommandToUe,
     mut pending: Box<PendingChange>,
-) -> Result<AtGnb, End> {
+) -> Result<AtGnb, ProcedureEnd> {
     let mut at_gnb = AtGnb::default();
     loop {
         ue.amf().handover_over(ue).await?; // then the serving gNB is asked (TS 38.413 §8.4.1.2)
@@ -201,14 +202,14 @@ fn keep(ue: Ue, psi: PduSessionId, pending: &PendingChange) {
 
 /// Whether the UPF refused and kept the session unchanged (TS 29.244 §6.3.3.3). If it does not answer, or has lost the session,
 /// its state is unknown.
-fn stands_at_upf(end: &End) -> bool {
+fn stands_at_upf(end: &ProcedureEnd) -> bool {
     let lost = whimbrel_pfcp::ie::Cause::SessionContextNotFound as u8;
-    matches!(end, End::Refused(Refusal::Upf(Some(cause))) if *cause != lost)
+    matches!(end, ProcedureEnd::Refused(Refusal::Upf(Some(cause))) if *cause != lost)
 }
 
 /// Drops a refused change, so that it is not tried again.
-fn drop_pending(ue: Ue, psi: PduSessionId, pending: &PendingChange, end: End) -> End {
-    if let End::Refused(_) = end {
+fn drop_pending(ue: Ue, psi: PduSessionId, pending: &PendingChange, end: ProcedureEnd) -> ProcedureEnd {
+    if let ProcedureEnd::Refused(_) = end {
         ue.with(|p| {
             if let Some(s) = p.sessions.get_mut(&psi) {
                 s.qos.pending_change = s.qos.pending_change.take().filter(|w| **w != *pending);
@@ -219,21 +220,26 @@ fn drop_pending(ue: Ue, psi: PduSessionId, pending: &PendingChange, end: End) ->
 }
 
 /// The UPF refused the second half of a change that UE and gNB have made already: it is undone there.
-async fn take_back(ue: Ue, psi: PduSessionId, pending: Box<PendingChange>, end: End) -> End {
+async fn take_back(
+    ue: Ue,
+    psi: PduSessionId,
+    pending: Box<PendingChange>,
+    end: ProcedureEnd,
+) -> ProcedureEnd {
     if !stands_at_upf(&end) {
         return end; // the session ends
     }
     let back = ue.with(|p| {
         let session = p.sessions.get(&psi)?;
         Some((
-            Change { session, flows: &pending.flows, ambr: pending.ambr }.undo(),
+            RuleChange { session, flows: &pending.flows, ambr: pending.ambr }.undo(),
             PendingChange::of(session),
         ))
     });
     let Some((at_upf, has)) = back else { return end };
     n4::post(ue, psi, at_upf);
     if let Some(step) = ModificationStep::between(ue, psi, &CommandToUe::by_network(), &pending, &has)
-        && let Err(interrupted @ End::Interrupted(_)) = command(ue, psi, step).await
+        && let Err(interrupted @ ProcedureEnd::Interrupted(_)) = command(ue, psi, step).await
     {
         return interrupted;
     }
@@ -246,10 +252,10 @@ enum Half {
     After,
 }
 
-async fn n4_half(ue: Ue, psi: PduSessionId, pending: &PendingChange, half: Half) -> Result<(), End> {
+async fn n4_half(ue: Ue, psi: PduSessionId, pending: &PendingChange, half: Half) -> Result<(), ProcedureEnd> {
     let request = ue.with(|p| {
         let session = p.sessions.get(&psi)?;
-        let change = Change { session, flows: &pending.flows, ambr: pending.ambr };
+        let change = RuleChange { session, flows: &pending.flows, ambr: pending.ambr };
         Some(match half {
             Half::Before => change.before(),
             Half::After => change.after(),
@@ -413,9 +419,10 @@ impl AtGnb {
 /// After the fifth expiry of T3591 the procedure is aborted (TS 24.501 §6.3.2.5 a). If the gNB has not answered by then, or
 /// refuses a change that the UE has made, its resources are released and set up again with the new state, whatever it answers
 /// later (TS 38.413 §8.2.3.3).
-async fn command(ue: Ue, psi: PduSessionId, step: ModificationStep) -> Result<GnbHas, End> {
+async fn command(ue: Ue, psi: PduSessionId, step: ModificationStep) -> Result<GnbHas, ProcedureEnd> {
     let ModificationStep { command, transfer } = step;
-    let mut timer = Repeated::new("PDU SESSION MODIFICATION COMMAND", "T3591", ue.config().timers.t3591);
+    let mut timer =
+        RepeatedMessage::new("PDU SESSION MODIFICATION COMMAND", "T3591", ue.config().timers.t3591);
     let mut not_taken = if let Some(transfer) = transfer {
         ue.amf().n1_n2_message_transfer(ue, psi, Some(&command), N2SmInformation::Modify(transfer));
         None
@@ -453,7 +460,7 @@ async fn command(ue: Ue, psi: PduSessionId, step: ModificationStep) -> Result<Gn
             Ok(Some(answer)) => return Err(refused_by_gnb(&answer).into()),
             Ok(None) => super::send(ue, psi, command.clone()),
             Err(end) => {
-                if not_taken.is_none() && matches!(end, End::Refused(_)) {
+                if not_taken.is_none() && matches!(end, ProcedureEnd::Refused(_)) {
                     up_connection::give_up_at_gnb(ue, psi);
                 }
                 return Err(end);
@@ -482,11 +489,11 @@ fn refused_by_gnb(answer: &Input) -> Refusal {
 
 /// The change was not made: undoes it at the UPF, and at the gNB if that has made it. A refused change is dropped; an
 /// interrupted one, which the UE may know, is made later.
-fn undo(ue: Ue, psi: PduSessionId, pending: Box<PendingChange>, end: End) -> End {
+fn undo(ue: Ue, psi: PduSessionId, pending: Box<PendingChange>, end: ProcedureEnd) -> ProcedureEnd {
     let back = ue.with(|p| {
         let session = p.sessions.get(&psi)?;
-        let change = Change { session, flows: &pending.flows, ambr: pending.ambr };
-        let at_gnb = session.up == UpState::Active && matches!(end, End::Refused(_));
+        let change = RuleChange { session, flows: &pending.flows, ambr: pending.ambr };
+        let at_gnb = session.up == UpState::Active && matches!(end, ProcedureEnd::Refused(_));
         Some((change.undo(), at_gnb.then(|| transfer(&pending, &PendingChange::of(session))).flatten()))
     });
     let Some((at_upf, at_gnb)) = back else { return end };
@@ -503,7 +510,7 @@ fn finish(
     psi: PduSessionId,
     procedure: Procedure,
     began: whimbrel_ids::Instant,
-    done: Result<AtGnb, End>,
+    done: Result<AtGnb, ProcedureEnd>,
 ) {
     let more = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.qos.pending_change.is_some()));
     match done {
@@ -514,14 +521,14 @@ fn finish(
             operation::ended(ue, psi, procedure, outcome);
             ue.amf().arm_inactivity_timer(ue);
         }
-        Err(End::Interrupted(Interrupt::Superseded(_) | Interrupt::ConnectionLost)) => {}
-        Err(End::Interrupted(_)) => {}
-        Err(End::Refused(refusal)) => {
+        Err(ProcedureEnd::Interrupted(Interrupt::Superseded(_) | Interrupt::ConnectionLost)) => {}
+        Err(ProcedureEnd::Interrupted(_)) => {}
+        Err(ProcedureEnd::Refused(refusal)) => {
             let (gone, lost) = match &refusal {
                 // The UE does not have the session (TS 24.501 §6.3.2.4).
                 Refusal::ModificationRejected(c) => (*c == SmCause::InvalidPduSessionIdentity, false),
                 // The UPF's state is unknown: the session is set up again. If it refused the change, the session stays.
-                Refusal::Upf(_) => (false, !stands_at_upf(&End::Refused(refusal.clone()))),
+                Refusal::Upf(_) => (false, !stands_at_upf(&ProcedureEnd::Refused(refusal.clone()))),
                 _ => (false, false),
             };
             let outcome = SessionOutcome::Refused { refusal: refusal.clone(), more };

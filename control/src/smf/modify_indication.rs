@@ -12,11 +12,14 @@ use whimbrel_ngap::transfer::{
 use super::context::{an_tunnel, tunnel};
 use super::n4::{self, Downlink};
 use crate::procedure::{Interrupt, Ue};
-use crate::services::nsmf::Moved;
+use crate::services::nsmf::MovedTunnel;
 use crate::state::{DEFAULT_QFI, Tunnel, UpState};
 
 /// Sets each session's downlink tunnel to the gNB's new one.
-pub(crate) async fn move_tunnels(ue: Ue, items: &[PduSessionResourceItem]) -> Result<Vec<Moved>, Interrupt> {
+pub(crate) async fn move_tunnels(
+    ue: Ue,
+    items: &[PduSessionResourceItem],
+) -> Result<Vec<MovedTunnel>, Interrupt> {
     let (mut moved, mut asked) = (Vec::with_capacity(items.len()), Vec::with_capacity(items.len()));
     for (i, item) in items.iter().enumerate() {
         let psi = item.pdu_session_id;
@@ -29,15 +32,15 @@ pub(crate) async fn move_tunnels(ue: Ue, items: &[PduSessionResourceItem]) -> Re
         match judged {
             Ok((to, transfer)) => match n4::ask_downlink(ue, psi, Downlink::To(to)) {
                 Some(request) => asked.push((psi, (to, transfer), request)),
-                None => moved.push(Moved { psi, transfer: Err(no_user_plane()) }),
+                None => moved.push(MovedTunnel { psi, transfer: Err(no_user_plane()) }),
             },
-            Err(cause) => moved.push(Moved { psi, transfer: Err(cause) }),
+            Err(cause) => moved.push(MovedTunnel { psi, transfer: Err(cause) }),
         }
     }
     for (psi, (to, transfer), answer) in n4::modifications_answered(ue, asked).await? {
         let there =
             answer.is_ok() && ue.with(|p| p.sessions.get_mut(&psi).map(|s| s.active_at(to))).is_some();
-        moved.push(Moved { psi, transfer: if there { Ok(transfer) } else { Err(no_user_plane()) } });
+        moved.push(MovedTunnel { psi, transfer: if there { Ok(transfer) } else { Err(no_user_plane()) } });
     }
     Ok(moved)
 }

@@ -23,20 +23,24 @@ use super::interception;
 use super::release_at_gnb;
 use super::restoration::{self, is_lost};
 use super::rules::{self, BAR};
-use super::selection::{self, Tried};
+use super::selection::{self, TriedUpfs};
 use super::usage::count;
 use crate::envelope::{Effect, OutputId};
 use crate::event::SessionChange;
 use crate::input::Input;
 use crate::policy::DEFAULT_PRECEDENCE;
-use crate::procedure::{End, Interrupt, Lane, Ue};
+use crate::procedure::{Interrupt, Lane, ProcedureEnd, Ue};
 use crate::refusal::Refusal;
 use crate::state::{IntermediateUpf, Marks, SubscribedDnn, Tunnel, UeContext, UpState, UsageReporting};
 use crate::upf::UpfId;
 
 /// N4 session establishment (TS 23.502 §4.4.1.2): returns the UPF's tunnel and addresses.
-pub(super) async fn establish(ue: Ue, psi: PduSessionId, subscribed: SubscribedDnn) -> Result<(), End> {
-    let mut tried = Tried::default();
+pub(super) async fn establish(
+    ue: Ue,
+    psi: PduSessionId,
+    subscribed: SubscribedDnn,
+) -> Result<(), ProcedureEnd> {
+    let mut tried = TriedUpfs::default();
     let mut refusal = None;
     loop {
         let upf = match selection::choose(ue, psi, &tried) {
@@ -45,14 +49,19 @@ pub(super) async fn establish(ue: Ue, psi: PduSessionId, subscribed: SubscribedD
             Err(none) => return Err(refusal.unwrap_or(none).into()),
         };
         match establish_at(ue, psi, upf, &subscribed).await {
-            Err(End::Refused(why)) if is_of_this_upf(&why) => refusal = Some(why),
+            Err(ProcedureEnd::Refused(why)) if is_of_this_upf(&why) => refusal = Some(why),
             done => return done,
         }
         tried.insert(upf);
     }
 }
 
-async fn establish_at(ue: Ue, psi: PduSessionId, upf: UpfId, subscribed: &SubscribedDnn) -> Result<(), End> {
+async fn establish_at(
+    ue: Ue,
+    psi: PduSessionId,
+    upf: UpfId,
+    subscribed: &SubscribedDnn,
+) -> Result<(), ProcedureEnd> {
     let config = ue.config();
     loop {
         let request = ue.with(|p| {
@@ -85,7 +94,7 @@ fn usage_reporting(p: &UeContext, psi: PduSessionId) -> UsageReporting {
 }
 
 /// A session that the UPF has lost is established there again, as it was (TS 23.527 §4.3).
-pub(super) async fn restore(ue: Ue, psi: PduSessionId) -> Result<(), End> {
+pub(super) async fn restore(ue: Ue, psi: PduSessionId) -> Result<(), ProcedureEnd> {
     let config = ue.config();
     let subscribed = super::policy_change::subscribed(ue, psi).ok_or(Refusal::NoIdentity)?;
     let request = ue.with(|p| {
@@ -147,7 +156,7 @@ fn is_of_this_upf(refusal: &Refusal) -> bool {
 }
 
 /// Stores the UPF's choices.
-fn established(ue: Ue, psi: PduSessionId, m: &SessionEstablishmentResponse) -> Result<(), End> {
+fn established(ue: Ue, psi: PduSessionId, m: &SessionEstablishmentResponse) -> Result<(), ProcedureEnd> {
     let seid = m.up_f_seid.map(|f| f.seid);
     let tunnel = m.created_pdrs.iter().find_map(|pdr| match pdr.local_f_teid {
         Some(FTeid::Given { teid, ipv4, ipv6 }) => {
@@ -228,7 +237,7 @@ impl At {
 }
 
 /// N4 session modification (TS 23.502 §4.4.1.3): where downlink packets go.
-pub(super) async fn modify(ue: Ue, psi: PduSessionId, downlink: Downlink) -> Result<(), End> {
+pub(super) async fn modify(ue: Ue, psi: PduSessionId, downlink: Downlink) -> Result<(), ProcedureEnd> {
     let at = ue.with(|p| At::access(p, psi));
     change_at(ue, psi, at, downlink_update(ue, psi, downlink)).await
 }
@@ -238,7 +247,7 @@ pub(super) async fn change(
     ue: Ue,
     psi: PduSessionId,
     request: SessionModificationRequest,
-) -> Result<(), End> {
+) -> Result<(), ProcedureEnd> {
     let at = ue.with(|p| At::anchor(p, psi));
     change_at(ue, psi, at, request).await
 }
@@ -248,7 +257,7 @@ async fn change_at(
     psi: PduSessionId,
     at: Option<At>,
     mut request: SessionModificationRequest,
-) -> Result<(), End> {
+) -> Result<(), ProcedureEnd> {
     let at = at.ok_or(Refusal::Protocol("the session ended"))?;
     interception::mark_modification(ue, at, &mut request);
     let answer = ask(ue, at.upf, Some(at.seid), request.into()).await?;
@@ -453,7 +462,7 @@ pub fn deletion(seid: Seid) -> Vec<u8> {
     Message::from(SessionDeletionRequest::default()).to_octets(Some(seid), 0)
 }
 
-async fn ask(ue: Ue, upf: UpfId, seid: Option<Seid>, request: Message) -> Result<Message, End> {
+async fn ask(ue: Ue, upf: UpfId, seid: Option<Seid>, request: Message) -> Result<Message, ProcedureEnd> {
     let to = ue.emit(Effect::N4 { upf, octets: request.to_octets(seid, 0) }, None);
     match ue.answer(to, ue.config().timers.guard).await {
         Ok(Input::Pfcp(_, Some(m))) => Ok(*m),

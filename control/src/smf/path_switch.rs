@@ -12,7 +12,7 @@ use super::n4::{self, Downlink};
 use super::{intermediate_upf, release, up_connection};
 use crate::event::Event;
 use crate::procedure::{Interrupt, Lane, Procedure, Ue};
-use crate::services::nsmf::Switched;
+use crate::services::nsmf::SwitchedSession;
 use crate::state::{DEFAULT_QFI, Tunnel, UpState};
 
 /// Steps 3 and 4: switches each session's downlink tunnel to the target; the former tunnel gets an end marker. The requests
@@ -24,7 +24,7 @@ pub(crate) async fn switch_paths(
     ue: Ue,
     items: &[PduSessionResourceItem],
     tac: Option<Tac>,
-) -> Result<Vec<Switched>, Interrupt> {
+) -> Result<Vec<SwitchedSession>, Interrupt> {
     let mut named = Vec::new();
     if let Some(tac) = tac {
         let at_target = |item: &PduSessionResourceItem| {
@@ -50,10 +50,10 @@ pub(crate) async fn switch_paths(
                 };
                 match request {
                     Some(request) => asked.push((psi, (tunnel, transfer), request)),
-                    None => switched.push(Switched { psi, transfer: Err(no_user_plane()) }),
+                    None => switched.push(SwitchedSession { psi, transfer: Err(no_user_plane()) }),
                 }
             }
-            Err(cause) => switched.push(Switched { psi, transfer: Err(cause) }),
+            Err(cause) => switched.push(SwitchedSession { psi, transfer: Err(cause) }),
         }
     }
     for (psi, (tunnel, transfer), answer) in n4::modifications_answered(ue, asked).await? {
@@ -63,7 +63,7 @@ pub(crate) async fn switch_paths(
                 p.sessions.get_mut(&psi).map(|s| s.active_at(tunnel)).is_some()
             });
         let transfer = if there { Ok(transfer) } else { Err(no_user_plane()) };
-        switched.push(Switched { psi, transfer });
+        switched.push(SwitchedSession { psi, transfer });
     }
     intermediate_upf::forget_target(ue, named);
     Ok(switched)
@@ -119,7 +119,7 @@ pub(super) fn is_releasing(running: Option<Procedure>) -> bool {
 ///
 /// A session that the UPF lost is released, and so is one whose security policy the target cannot fulfil. The others are
 /// deactivated until the UE requests them.
-pub(crate) fn not_switched(ue: Ue, switched: &[Switched], failed: &[PduSessionResourceItem]) {
+pub(crate) fn not_switched(ue: Ue, switched: &[SwitchedSession], failed: &[PduSessionResourceItem]) {
     let at_gnb = up_connection::at_gnb(ue);
     for psi in ue.with(|p| p.sessions.keys().copied().collect::<Vec<_>>()) {
         if is_being_released(ue, psi) {

@@ -3,7 +3,7 @@
 use whimbrel_ids::{PduSessionId, Qfi};
 use whimbrel_nas::ie::{SmCause, SscMode};
 
-use super::qos::{Ground, flow_of};
+use super::qos::{QosConstraints, flow_of};
 use super::{operation, release, up_connection};
 use crate::config::Config;
 use crate::event::SessionOutcome;
@@ -82,7 +82,11 @@ fn add_flow(ue: Ue, psi: PduSessionId, name: FlowName) -> Option<SessionOutcome>
             return Some(Err(SessionOutcome::NotPossible(why)));
         };
         let why = "the flow does not fit the session: its type, its packet filters, or their precedence";
-        Some(flow_of(policy, known, Ground::of(s, &config)).map(Some).ok_or(SessionOutcome::NotPossible(why)))
+        Some(
+            flow_of(policy, known, QosConstraints::of(s, &config))
+                .map(Some)
+                .ok_or(SessionOutcome::NotPossible(why)),
+        )
     });
     match flow? {
         Ok(Some(flow)) => set_pending(ue, psi, |w| w.flows.push(flow)),

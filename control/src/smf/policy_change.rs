@@ -5,7 +5,7 @@ use whimbrel_ids::PduSessionId;
 use whimbrel_nas::ie::{PduSessionType, SmCause};
 
 use super::pending_change::{policies, set_pending};
-use super::qos::{Ground, Numbering, flow_of};
+use super::qos::{Numbering, QosConstraints, flow_of};
 use super::release;
 use crate::config::{Config, DataNetwork};
 use crate::policy::{FlowPolicy, Setup};
@@ -13,7 +13,7 @@ use crate::procedure::Ue;
 use crate::state::{Ambr, Arp, FlowRule, QosFlow, SmContext, SubscribedDnn, Subscription, UeContext};
 
 /// What is done with a session.
-enum Verdict {
+enum PolicyVerdict {
     /// Release: it is no longer allowed, or not with its parameters.
     Release(SmCause),
     /// Modify: its flows and, if changed, AMBR, and 5QI and priority of the default flow.
@@ -32,15 +32,15 @@ pub(crate) fn policy_changed(ue: Ue) {
 
 fn apply_policies(ue: Ue, former: Option<&Subscription>) {
     let config = ue.config();
-    let verdicts: Vec<(PduSessionId, Verdict)> = ue.with(|p| {
+    let verdicts: Vec<(PduSessionId, PolicyVerdict)> = ue.with(|p| {
         // Not for emergency sessions, and not for one that is being set up, which gets the new policy.
         let sessions = p.sessions.values().filter(|s| !s.emergency && s.n3.is_some());
         sessions.map(|s| (s.psi, judge(p, s, &config, former))).collect()
     });
     for (psi, verdict) in verdicts {
         match verdict {
-            Verdict::Release(cause) => release::withdraw(ue, psi, cause),
-            Verdict::Change { flows, ambr, default } => {
+            PolicyVerdict::Release(cause) => release::withdraw(ue, psi, cause),
+            PolicyVerdict::Change { flows, ambr, default } => {
                 set_pending(ue, psi, |w| {
                     w.flows = flows;
                     w.ambr = ambr.unwrap_or(w.ambr);
@@ -52,22 +52,26 @@ fn apply_policies(ue: Ue, former: Option<&Subscription>) {
     ue.amf().page_if_awaited(ue);
 }
 
-fn judge(p: &UeContext, s: &SmContext, config: &Config, former: Option<&Subscription>) -> Verdict {
+fn judge(p: &UeContext, s: &SmContext, config: &Config, former: Option<&Subscription>) -> PolicyVerdict {
     let network = config.smf.data_networks.get(&s.dnn);
     let now = p.subscription().and_then(|n| terms(n, s));
     let (Some(network), Some(now)) = (network, now) else {
-        return Verdict::Release(SmCause::RegularDeactivation);
+        return PolicyVerdict::Release(SmCause::RegularDeactivation);
     };
     // The UE sets it up again, or is rejected with a cause.
     if !is_allowed(s.session_type, network, now) || static_address_changed(s, now) {
-        return Verdict::Release(SmCause::ReactivationRequested);
+        return PolicyVerdict::Release(SmCause::ReactivationRequested);
     }
     // Keeps other changes by the operator or the policy.
     let before = former.and_then(|f| terms(f, s));
     let ambr = before.filter(|b| b.session_ambr != now.session_ambr).map(|_| now.session_ambr);
     let default = before.filter(|b| (b.five_qi, b.arp) != (now.five_qi, now.arp));
     let default = default.map(|_| (now.five_qi, now.arp));
-    Verdict::Change { flows: flows(s, &policies(p, s, config), Ground::of(s, config)), ambr, default }
+    PolicyVerdict::Change {
+        flows: flows(s, &policies(p, s, config), QosConstraints::of(s, config)),
+        ambr,
+        default,
+    }
 }
 
 /// What the UE subscribes to for a session that it has; an emergency session's terms are the operator's.
@@ -107,7 +111,7 @@ fn static_address_changed(s: &SmContext, subscribed: &SubscribedDnn) -> bool {
 
 /// A session's flows under the new policy: existing ones are updated, flows for each session are added, and flows without
 /// policy are removed. Gates do not change.
-fn flows(s: &SmContext, policies: &[&FlowPolicy], ground: Ground<'_>) -> Vec<QosFlow> {
+fn flows(s: &SmContext, policies: &[&FlowPolicy], ground: QosConstraints<'_>) -> Vec<QosFlow> {
     let standing = s.qos.pending_change.as_ref().map_or(&s.qos.flows, |w| &w.flows);
     let of = |f: &QosFlow| policies.iter().find(|p| p.name == f.name);
     let mut flows: Vec<QosFlow> = standing.iter().filter(|f| of(f).is_some()).cloned().collect();

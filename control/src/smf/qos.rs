@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use whimbrel_ids::{FiveQi, Qfi};
 use whimbrel_nas::ie::{
-    BitRate, FlowOperation, FlowParameter, PacketFilter, PduSessionType, QosFlowDescription, QosRule,
-    RuleBinding, RuleOperation,
+    BitRate, FlowOperation, FlowParameter, PacketFilter, PduSessionType, QosFlowBinding, QosFlowDescription,
+    QosRule, RuleOperation,
 };
 use whimbrel_ngap::ie::{
     AllocationAndRetentionPriority, GbrQosInformation, NonDynamic5qiDescriptor, NotificationControl,
@@ -98,7 +98,7 @@ impl QosFlow {
 impl FlowRule {
     /// The rule for the UE, with its operation code.
     pub(super) fn rule(&self, qfi: Qfi, operation: RuleOperation) -> QosRule {
-        let binding = RuleBinding { precedence: self.precedence, segregation: false, qfi };
+        let binding = QosFlowBinding { precedence: self.precedence, segregation: false, qfi };
         let binding = (operation != RuleOperation::Delete).then_some(binding);
         QosRule { id: self.id, operation, default: false, binding }
     }
@@ -106,7 +106,7 @@ impl FlowRule {
 
 /// The default QoS rule: match-all, bidirectional, for the default flow (TS 23.501 §5.7.1.4).
 pub(super) fn default_rule() -> QosRule {
-    QosRule::match_all(DEFAULT_RULE, DEFAULT_PRECEDENCE, DEFAULT_QFI)
+    QosRule::new_default(DEFAULT_RULE, DEFAULT_PRECEDENCE, DEFAULT_QFI)
 }
 
 impl SmContext {
@@ -172,7 +172,7 @@ pub(super) fn numbered(filters: impl IntoIterator<Item = PacketFilter>) -> Vec<P
 
 /// The constraints on flows, of the session and of the operator.
 #[derive(Clone, Copy)]
-pub(super) struct Ground<'a> {
+pub(super) struct QosConstraints<'a> {
     /// The session's type.
     pub(super) session_type: PduSessionType,
     /// Packet filters that the UE supports.
@@ -187,7 +187,7 @@ pub(super) struct Ground<'a> {
     pub(super) treatments: Option<&'a BTreeMap<FlowName, Treatment>>,
 }
 
-impl<'a> Ground<'a> {
+impl<'a> QosConstraints<'a> {
     /// For an existing session.
     pub(super) fn of(s: &'a SmContext, config: &'a Config) -> Self {
         Self {
@@ -227,7 +227,7 @@ pub(super) fn marks<'a>(
 
 /// The flow of a policy in a session that has `flows`. `None` if none of its filters suits the session, the UE supports no
 /// further packet filters, or its precedence is in use.
-pub(super) fn flow_of(policy: &FlowPolicy, flows: &[QosFlow], ground: Ground<'_>) -> Option<QosFlow> {
+pub(super) fn flow_of(policy: &FlowPolicy, flows: &[QosFlow], ground: QosConstraints<'_>) -> Option<QosFlow> {
     let suiting = policy.filters.iter().filter(|f| filter::suits(f, ground.session_type)).cloned();
     let filters = numbered(suiting);
     let treatment = ground.treatment(policy.name);
@@ -269,7 +269,7 @@ pub(super) fn flow_of(policy: &FlowPolicy, flows: &[QosFlow], ground: Ground<'_>
 /// The flows with which a session begins.
 pub(super) fn initial_flows<'a>(
     policies: impl Iterator<Item = &'a FlowPolicy>,
-    ground: Ground<'_>,
+    ground: QosConstraints<'_>,
 ) -> Vec<QosFlow> {
     let mut flows = Vec::new();
     for policy in policies.filter(|p| p.setup == Setup::Always) {

@@ -8,7 +8,7 @@ use super::release_at_gnb;
 use super::{n4, operation, up_connection};
 use crate::event::{Event, SessionOutcome};
 use crate::input::Input;
-use crate::procedure::{End, Interrupt, Lane, Procedure, Repeated, Ue, attempt};
+use crate::procedure::{Interrupt, Lane, Procedure, ProcedureEnd, RepeatedMessage, Ue, attempt};
 use crate::services::namf::N2SmInformation;
 use crate::services::nsmf::N2Outcome;
 use crate::state::UpState;
@@ -45,10 +45,10 @@ fn start(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, procedure: Procedu
                 let (failed_flows, not_at_gnb) = (Vec::new(), None);
                 Some(SessionOutcome::Completed { failed_flows, not_at_gnb, more: false })
             }
-            Err(End::Refused(refusal)) => {
+            Err(ProcedureEnd::Refused(refusal)) => {
                 Some(SessionOutcome::Refused { refusal: refusal.clone(), more: false })
             }
-            Err(End::Interrupted(_)) => None, // reported with the end of the session
+            Err(ProcedureEnd::Interrupted(_)) => None, // reported with the end of the session
         };
         outcome.into_iter().for_each(|outcome| operation::ended(ue, psi, procedure, outcome));
         n4::delete(ue, psi);
@@ -63,7 +63,13 @@ fn start(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, procedure: Procedu
 
 /// Commands UE and gNB to release the session, also if the gNB has not answered its setup yet. After the fifth expiry of T3592 the session
 /// ends all the same (TS 24.501 §6.3.3.5 a).
-async fn release(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, coming_up: bool) -> Result<(), End> {
+async fn release(
+    ue: Ue,
+    psi: PduSessionId,
+    pti: Pti,
+    cause: SmCause,
+    coming_up: bool,
+) -> Result<(), ProcedureEnd> {
     let command = sm::Message::new(psi, pti, ReleaseCommand::new(cause));
     ue.amf().handover_over(ue).await?;
     let at_gnb = ue.with(|p| {
@@ -73,7 +79,7 @@ async fn release(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, coming_up:
             s.up != UpState::Inactive || coming_up
         })
     }) && ue.amf().ue_state(ue).context_set_up;
-    let mut timer = Repeated::new("PDU SESSION RELEASE COMMAND", "T3592", ue.config().timers.t3592);
+    let mut timer = RepeatedMessage::new("PDU SESSION RELEASE COMMAND", "T3592", ue.config().timers.t3592);
     if at_gnb {
         ue.amf().n1_n2_message_transfer(ue, psi, Some(&command), N2SmInformation::Release);
     } else {

@@ -19,7 +19,7 @@ use crate::envelope::UeId;
 use crate::event::SessionChange;
 use crate::n14::HandedOverSession;
 use crate::procedure::{Interrupt, Ue};
-use crate::services::nsmf::{Admitted, TakenOver};
+use crate::services::nsmf::{AdmittedSession, TakenOverSessions};
 use crate::state::{IncomingSession, SmContext, UpState};
 use crate::upf::{UpfId, UpfStates};
 
@@ -39,7 +39,7 @@ pub(crate) async fn hand_over_sessions(
     ue: Ue,
     taken: &[(PduSessionId, Seid)],
     smf: IpAddr,
-    admitted: &[Admitted],
+    admitted: &[AdmittedSession],
 ) -> Result<Vec<HandedOverSession>, Interrupt> {
     let config = ue.config();
     let mut asked = Vec::with_capacity(taken.len());
@@ -78,7 +78,7 @@ pub(crate) fn take_over(
     ue: Ue,
     mut sessions: BTreeMap<PduSessionId, Box<SmContext>>,
     upfs: &[(PduSessionId, IpAddr)],
-) -> TakenOver {
+) -> TakenOverSessions {
     let (config, states, own) = (ue.config(), ue.upfs(), ue.with(|p| (p.id, p.clock)));
     let (mut coming, mut refused) = (Vec::new(), Vec::new());
     sessions.retain(|psi, s| {
@@ -91,7 +91,7 @@ pub(crate) fn take_over(
         }
         ours
     });
-    TakenOver { sessions, coming, refused }
+    TakenOverSessions { sessions, coming, refused }
 }
 
 /// Whether a session can be taken over: slice, data network and UPF must be served here. Returns its SM context without the UPF's data.
@@ -117,7 +117,7 @@ fn take(
 }
 
 /// The UE has arrived: the admitted sessions become active once they are handed over, the others stay inactive.
-pub(crate) fn await_sessions(ue: Ue, admitted: &[Admitted]) {
+pub(crate) fn await_sessions(ue: Ue, admitted: &[AdmittedSession]) {
     ue.with(|p| {
         for s in p.sessions.values_mut() {
             match admitted.iter().find(|a| a.psi == s.psi) {
@@ -151,7 +151,7 @@ pub(crate) fn came(ue: Ue, coming: &[IncomingSession], given: &[HandedOverSessio
 pub(crate) async fn claim(
     ue: Ue,
     coming: &[IncomingSession],
-    admitted: &[Admitted],
+    admitted: &[AdmittedSession],
 ) -> Result<(), Interrupt> {
     let stands =
         |c: &&IncomingSession| ue.with(|p| p.sessions.get(&c.psi).is_some_and(|s| s.cp_seid == c.cp_seid));

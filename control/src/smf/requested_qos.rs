@@ -7,7 +7,7 @@ use whimbrel_nas::ie::{
     SmCause,
 };
 
-use super::qos::{Ground, Numbering, numbered};
+use super::qos::{Numbering, QosConstraints, numbered};
 use crate::filter;
 use crate::policy::{
     DEFAULT_PRECEDENCE, DERIVED_PRECEDENCE, FILTERS_MAX, FlowPolicy, Gbr, Setup, is_gbr, is_non_gbr,
@@ -20,7 +20,7 @@ const SYNTACTICAL: SmCause = SmCause::SyntacticalErrorInQosOperation;
 /// The constraints on a request.
 pub(super) struct Terms<'a> {
     /// Of the session and of the operator.
-    pub(super) ground: Ground<'a>,
+    pub(super) ground: QosConstraints<'a>,
     /// The flow policies.
     pub(super) policies: Vec<&'a FlowPolicy>,
 }
@@ -40,10 +40,10 @@ pub(super) fn grant(
     {
         return Err(SEMANTIC);
     }
-    let mut request = Request { terms, flows: flows.to_vec(), named: Vec::new() };
+    let mut request = QosModification { terms, flows: flows.to_vec(), named: Vec::new() };
     descriptions.iter().try_for_each(|d| request.describe(d))?;
     rules.iter().try_for_each(|r| request.rule(r))?;
-    let Request { mut flows, .. } = request;
+    let QosModification { mut flows, .. } = request;
     flows.retain(|f| !f.rules.is_empty()); // a flow without rules is removed
     if Numbering::new(&flows).filters() > usize::from(terms.ground.filters_max) {
         return Err(SmCause::InsufficientResources);
@@ -52,14 +52,14 @@ pub(super) fn grant(
 }
 
 /// A request that is being processed.
-struct Request<'a> {
+struct QosModification<'a> {
     terms: &'a Terms<'a>,
     flows: Vec<QosFlow>,
     /// New flows: the UE's identifier and the assigned one.
     named: Vec<(Qfi, Qfi)>,
 }
 
-impl Request<'_> {
+impl QosModification<'_> {
     fn describe(&mut self, d: &QosFlowDescription) -> Result<(), SmCause> {
         let known = self.flows.iter().position(|f| f.qfi == d.qfi);
         match (d.operation, known) {

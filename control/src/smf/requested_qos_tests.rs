@@ -1,6 +1,6 @@
 //! The cases of TS 24.501 §6.4.2.4 and §6.3.2.4, one by one.
 
-use whimbrel_nas::ie::{BitRate, FilterComponent as C, FilterDirection, RuleBinding};
+use whimbrel_nas::ie::{BitRate, FilterComponent as C, FilterDirection, QosFlowBinding};
 
 use super::*;
 use crate::policy::FlowGate;
@@ -74,7 +74,7 @@ fn asked_of(
         policy("bulk", 8, Setup::OnRequest),
     ];
     let smf = crate::ue_harness::config().smf;
-    let ground = Ground {
+    let ground = QosConstraints {
         session_type,
         filters_max: 16,
         reflects: true,
@@ -87,7 +87,7 @@ fn asked_of(
 }
 
 fn rule(id: u8, precedence: u8, flow: u8, operation: RuleOperation) -> QosRule {
-    let binding = Some(RuleBinding { precedence, segregation: false, qfi: qfi(flow) });
+    let binding = Some(QosFlowBinding { precedence, segregation: false, qfi: qfi(flow) });
     let binding = binding.filter(|_| operation != RuleOperation::Delete);
     QosRule { id, operation, default: false, binding }
 }

@@ -9,7 +9,7 @@ use super::n4::Downlink;
 use super::up_connection::is_active;
 use super::{n4, release};
 use crate::event::Event;
-use crate::procedure::{End, Interrupt, Lane, Procedure, Ue};
+use crate::procedure::{Interrupt, Lane, Procedure, ProcedureEnd, Ue};
 use crate::refusal::Refusal;
 use crate::state::SmContext;
 use crate::upf::UpfId;
@@ -58,10 +58,10 @@ fn start(ue: Ue, psi: PduSessionId) {
                 let took = ue.now().since(began);
                 ue.event(Event::Completed { procedure: Procedure::SessionRestoration, subject, took });
             }
-            Err(End::Interrupted(Interrupt::ConnectionLost)) => start(ue, psi),
+            Err(ProcedureEnd::Interrupted(Interrupt::ConnectionLost)) => start(ue, psi),
             // The procedure that replaces this one restores the session if it needs it.
-            Err(End::Interrupted(_)) => {}
-            Err(End::Refused(refusal)) => {
+            Err(ProcedureEnd::Interrupted(_)) => {}
+            Err(ProcedureEnd::Refused(refusal)) => {
                 let ends = !matches!(refusal, Refusal::Upf(None));
                 let subject = ue.with(|p| p.subject());
                 let procedure = Procedure::SessionRestoration;
@@ -75,7 +75,7 @@ fn start(ue: Ue, psi: PduSessionId) {
 }
 
 /// The packets of a UE that is connected go to its gNB again.
-async fn downlink(ue: Ue, psi: PduSessionId) -> Result<(), End> {
+async fn downlink(ue: Ue, psi: PduSessionId) -> Result<(), ProcedureEnd> {
     let tunnel = ue.with(|p| p.sessions.get(&psi).filter(|s| is_active(s))?.an.as_deref().copied());
     match tunnel {
         Some(tunnel) => n4::modify(ue, psi, Downlink::To(tunnel)).await,
@@ -83,10 +83,10 @@ async fn downlink(ue: Ue, psi: PduSessionId) -> Result<(), End> {
     }
 }
 
-async fn restoration(ue: Ue, psi: PduSessionId) -> Result<(), End> {
+async fn restoration(ue: Ue, psi: PduSessionId) -> Result<(), ProcedureEnd> {
     for attempt in 1..ATTEMPTS {
         match n4::restore(ue, psi).await {
-            Err(End::Refused(Refusal::Upf(None))) => {}
+            Err(ProcedureEnd::Refused(Refusal::Upf(None))) => {}
             done => return done,
         }
         match ue.receive(|_| false, PAUSE * attempt).await {

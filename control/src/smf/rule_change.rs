@@ -30,7 +30,7 @@ impl Pdrs<'_> {
 
 /// The change, in two halves, so that no packet uses a flow that its receiver does not know: first new uplink rules are
 /// added and old downlink rules removed, then the reverse.
-pub(super) struct Change<'a> {
+pub(super) struct RuleChange<'a> {
     /// The session with its present flows.
     pub(super) session: &'a SmContext,
     /// The new flows.
@@ -39,7 +39,7 @@ pub(super) struct Change<'a> {
     pub(super) ambr: Ambr,
 }
 
-impl Change<'_> {
+impl RuleChange<'_> {
     /// Before gNB and UE change: adds uplink rules of new flows, removes downlink rules of old ones.
     pub(super) fn before(&self) -> SessionModificationRequest {
         let mut m = SessionModificationRequest::default();

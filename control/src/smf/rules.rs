@@ -7,10 +7,10 @@ use std::time::Duration;
 use whimbrel_ids::{Qfi, Seid};
 use whimbrel_nas::ie::{PacketFilter, PduSessionType};
 use whimbrel_pfcp::ie::{
-    ApplicationId, ApplyAction, BarId, BitRate, Choice, DestinationInterface, DownlinkDataNotificationDelay,
-    FSeid, FTeid, FarId, FramedIpv6Route, FramedRoute, Gate, GateStatus, InterfaceType, MeasurementMethod,
+    ApplicationId, ApplyAction, BarId, Choice, DestinationInterface, DownlinkDataNotificationDelay, FSeid,
+    FTeid, FarId, FramedIpv6Route, FramedRoute, Gate, GateStatus, InterfaceType, MeasurementMethod,
     MeasurementPeriod, NetworkInstance, OuterHeaderCreation, OuterHeaderRemovalDescription, PdnType, PdrId,
-    Precedence, QerId, ReportingTriggers, Rqi, SessionEstablishmentFlags, SourceInterface,
+    Precedence, QerBitRate, QerId, ReportingTriggers, Rqi, SessionEstablishmentFlags, SourceInterface,
     SuggestedBufferingPacketsCount, UeIpAddress, UrrId, UserPlaneInactivityTimer, Volume,
 };
 use whimbrel_pfcp::msg::SessionEstablishmentRequest;
@@ -59,8 +59,8 @@ fn bar(b: &Buffering) -> CreateBar {
     }
 }
 
-pub(super) fn rates(ambr: Ambr) -> BitRate {
-    BitRate { ul_kbps: ambr.ul_kbps, dl_kbps: ambr.dl_kbps }
+pub(super) fn rates(ambr: Ambr) -> QerBitRate {
+    QerBitRate { ul_kbps: ambr.ul_kbps, dl_kbps: ambr.dl_kbps }
 }
 
 /// The rules of a new session (TS 23.502 §4.4.1.2).

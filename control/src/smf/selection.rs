@@ -12,9 +12,9 @@ use crate::upf::{UPFS_MAX, UpfId, UpfState, UpfStates};
 
 /// UPFs that have refused, a bit each.
 #[derive(Default)]
-pub(super) struct Tried(u16);
+pub(super) struct TriedUpfs(u16);
 
-impl Tried {
+impl TriedUpfs {
     pub(super) fn insert(&mut self, upf: UpfId) {
         self.0 |= 1u16.checked_shl(upf.0.into()).unwrap_or(0);
     }
@@ -33,7 +33,7 @@ struct Wish<'a> {
 }
 
 /// The UPF for a new session. Errors: no UPF serves it; those that do are not connected, or are overloaded.
-pub(super) fn choose(ue: Ue, psi: PduSessionId, tried: &Tried) -> Result<UpfId, Refusal> {
+pub(super) fn choose(ue: Ue, psi: PduSessionId, tried: &TriedUpfs) -> Result<UpfId, Refusal> {
     let config = ue.config();
     let (upfs, states) = (&config.smf.upfs, ue.upfs());
     if let ([_], UpfState { usable: true, reduction: 0, .. }) = (upfs.as_slice(), states.get(UpfId(0)))
@@ -56,7 +56,7 @@ pub(super) fn choose_intermediate(
     ue: Ue,
     psi: PduSessionId,
     tac: Tac,
-    tried: &Tried,
+    tried: &TriedUpfs,
 ) -> Result<Option<UpfId>, Refusal> {
     let config = ue.config();
     let (upfs, states, random) = (&config.smf.upfs, ue.upfs(), ue.random());
@@ -87,7 +87,7 @@ fn among(
     upfs: &[Upf],
     states: &UpfStates,
     wish: &Wish<'_>,
-    tried: &Tried,
+    tried: &TriedUpfs,
     random: [u8; 16],
 ) -> Result<UpfId, Refusal> {
     let ids = (0u8..).map(UpfId).zip(upfs);
@@ -147,7 +147,7 @@ mod tests {
         let wish = Wish { slice: SNssai::sst(1), dnn: &internet, tac: Some(tac(1)), emergency };
         let (mut counts, mut refused) = (vec![0; upfs.len()], 0);
         for n in 0..1000u128 {
-            match among(upfs, states, &wish, &Tried::default(), Prf::new(&[5; 16]).block(n)) {
+            match among(upfs, states, &wish, &TriedUpfs::default(), Prf::new(&[5; 16]).block(n)) {
                 Ok(id) => counts[usize::from(id.0)] += 1,
                 Err(_) => refused += 1,
             }
@@ -212,7 +212,7 @@ mod tests {
     fn a_upf_that_refused_is_not_asked_again() {
         let internet = dnn("internet");
         let wish = Wish { slice: SNssai::sst(1), dnn: &internet, tac: None, emergency: false };
-        let mut tried = Tried::default();
+        let mut tried = TriedUpfs::default();
         tried.insert(UpfId(1));
         for n in 0..100 {
             let random = Prf::new(&[5; 16]).block(n);

@@ -13,10 +13,10 @@ use super::{
 };
 use crate::n14::HandedOverSession;
 use crate::procedure::{Interrupt, Lane, Ue};
-use crate::services::Answer;
+use crate::services::ServiceFuture;
 use crate::services::nsmf::{
-    Admitted, Moved, NsmfPduSession, PathUpdates, SmContextCreateData, SmContextReleaseData, SmContextStatus,
-    SmContextUpdateData, Switched, TakenOver,
+    AdmittedSession, MovedTunnel, NsmfPduSession, PathUpdates, SmContextCreateData, SmContextReleaseData,
+    SmContextStatus, SmContextUpdateData, SwitchedSession, TakenOverSessions,
 };
 use crate::state::{Ambr, IncomingSession, SmContext, Subscription};
 
@@ -128,7 +128,7 @@ impl NsmfPduSession for Smf {
         ue: Ue,
         sessions: &'a [PduSessionId],
         tac: Tac,
-    ) -> Answer<'a, Result<Vec<PduSessionId>, Interrupt>> {
+    ) -> ServiceFuture<'a, Result<Vec<PduSessionId>, Interrupt>> {
         Box::pin(async move {
             let sessions: Vec<_> = sessions.iter().map(|psi| (*psi, None)).collect();
             intermediate_upf::prepare(ue, &sessions, tac).await
@@ -143,29 +143,34 @@ impl NsmfPduSession for Smf {
         handover::handover_required(ue, psi)
     }
 
-    fn handover_admitted(&self, ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<Admitted, Cause> {
+    fn handover_admitted(
+        &self,
+        ue: Ue,
+        psi: PduSessionId,
+        transfer: &[u8],
+    ) -> Result<AdmittedSession, Cause> {
         handover::admitted(ue, psi, transfer)
     }
 
     fn start_forwarding(
         &self,
         ue: Ue,
-        admitted: Vec<Admitted>,
+        admitted: Vec<AdmittedSession>,
         direct: Vec<PduSessionId>,
         expected: bool,
-    ) -> Answer<'_, Result<Vec<Admitted>, Interrupt>> {
+    ) -> ServiceFuture<'_, Result<Vec<AdmittedSession>, Interrupt>> {
         Box::pin(handover::start_forwarding(ue, admitted, direct, expected))
     }
 
-    fn expect_arrival(&self, ue: Ue, admitted: &[Admitted]) {
+    fn expect_arrival(&self, ue: Ue, admitted: &[AdmittedSession]) {
         admitted.iter().for_each(|s| handover::expect_arrival(ue, s));
     }
 
-    fn complete_handover(&self, ue: Ue, admitted: &[Admitted]) -> PathUpdates {
+    fn complete_handover(&self, ue: Ue, admitted: &[AdmittedSession]) -> PathUpdates {
         handover::request_path_updates(ue, admitted)
     }
 
-    fn path_updates_answered(&self, ue: Ue, asked: PathUpdates) -> Answer<'_, Result<(), Interrupt>> {
+    fn path_updates_answered(&self, ue: Ue, asked: PathUpdates) -> ServiceFuture<'_, Result<(), Interrupt>> {
         Box::pin(handover::paths_switched(ue, asked))
     }
 
@@ -186,11 +191,11 @@ impl NsmfPduSession for Smf {
         ue: Ue,
         items: &'a [PduSessionResourceItem],
         tac: Option<Tac>,
-    ) -> Answer<'a, Result<Vec<Switched>, Interrupt>> {
+    ) -> ServiceFuture<'a, Result<Vec<SwitchedSession>, Interrupt>> {
         Box::pin(path_switch::switch_paths(ue, items, tac))
     }
 
-    fn not_switched(&self, ue: Ue, switched: &[Switched], failed: &[PduSessionResourceItem]) {
+    fn not_switched(&self, ue: Ue, switched: &[SwitchedSession], failed: &[PduSessionResourceItem]) {
         path_switch::not_switched(ue, switched, failed);
     }
 
@@ -198,7 +203,7 @@ impl NsmfPduSession for Smf {
         &'a self,
         ue: Ue,
         items: &'a [PduSessionResourceItem],
-    ) -> Answer<'a, Result<Vec<Moved>, Interrupt>> {
+    ) -> ServiceFuture<'a, Result<Vec<MovedTunnel>, Interrupt>> {
         Box::pin(modify_indication::move_tunnels(ue, items))
     }
 
@@ -211,8 +216,8 @@ impl NsmfPduSession for Smf {
         ue: Ue,
         taken: &'a [(PduSessionId, Seid)],
         smf: IpAddr,
-        admitted: &'a [Admitted],
-    ) -> Answer<'a, Result<Vec<HandedOverSession>, Interrupt>> {
+        admitted: &'a [AdmittedSession],
+    ) -> ServiceFuture<'a, Result<Vec<HandedOverSession>, Interrupt>> {
         Box::pin(relocation::hand_over_sessions(ue, taken, smf, admitted))
     }
 
@@ -221,11 +226,11 @@ impl NsmfPduSession for Smf {
         ue: Ue,
         sessions: BTreeMap<PduSessionId, Box<SmContext>>,
         upfs: &[(PduSessionId, IpAddr)],
-    ) -> TakenOver {
+    ) -> TakenOverSessions {
         relocation::take_over(ue, sessions, upfs)
     }
 
-    fn await_sessions(&self, ue: Ue, admitted: &[Admitted]) {
+    fn await_sessions(&self, ue: Ue, admitted: &[AdmittedSession]) {
         relocation::await_sessions(ue, admitted);
     }
 
@@ -237,8 +242,8 @@ impl NsmfPduSession for Smf {
         &'a self,
         ue: Ue,
         coming: &'a [IncomingSession],
-        admitted: &'a [Admitted],
-    ) -> Answer<'a, Result<(), Interrupt>> {
+        admitted: &'a [AdmittedSession],
+    ) -> ServiceFuture<'a, Result<(), Interrupt>> {
         Box::pin(relocation::claim(ue, coming, admitted))
     }
 

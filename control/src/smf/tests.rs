@@ -2,8 +2,8 @@
 
 use whimbrel_ids::{FiveQi, Qfi};
 use whimbrel_nas::ie::{
-    FlowOperation, FlowParameter, PayloadContainer, PayloadContainerType, QosFlowDescription,
-    QosFlowDescriptions, QosRule, QosRules, RuleBinding, RuleOperation, SmCause, SscMode,
+    FlowOperation, FlowParameter, PayloadContainer, PayloadContainerType, QosFlowBinding, QosFlowDescription,
+    QosFlowDescriptions, QosRule, QosRules, RuleOperation, SmCause, SscMode,
 };
 use whimbrel_nas::mm::{self, UlNasTransport};
 use whimbrel_nas::sm::{self, Pti};
@@ -320,7 +320,7 @@ fn request(five_qi: u8) -> sm::ModificationRequest {
             packet_filter("permit out 17 from any 27015 to assigned").unwrap(),
         ]),
         default: false,
-        binding: Some(RuleBinding { precedence: 71, segregation: false, qfi: qfi(0) }),
+        binding: Some(QosFlowBinding { precedence: 71, segregation: false, qfi: qfi(0) }),
     };
     let description = QosFlowDescription {
         qfi: qfi(0),

@@ -17,14 +17,14 @@ use super::release_at_gnb;
 use super::restoration::is_lost;
 use crate::event::SessionChange;
 use crate::input::Input;
-use crate::procedure::{End, Interrupt, Lane, Procedure, Ue};
+use crate::procedure::{Interrupt, Lane, Procedure, ProcedureEnd, Ue};
 use crate::refusal::Refusal;
 use crate::services::namf::HANDOVER_EXECUTION;
 use crate::services::nsmf::N2Outcome;
 use crate::state::{DEFAULT_QFI, SmContext, Tunnel, UeContext, UpState};
 
 /// Why there is no tunnel of the gNB.
-pub(super) enum Answer {
+pub(super) enum UpConnectionFailure {
     /// The gNB refused, and has not delivered the NAS message.
     Refused(Refusal),
     /// The gNB did not answer: its state is unknown.
@@ -48,12 +48,16 @@ const ASKED_MAX: u8 = 3;
 
 /// Requests a session's resources at the gNB, with a message to the UE, and awaits the transfer with its tunnel. After a handover
 /// meanwhile, the new serving gNB is asked (TS 23.502 §4.9.1.3.1).
-pub(super) async fn set_up(ue: Ue, psi: PduSessionId, n1: Option<&sm::Message>) -> Result<Vec<u8>, Answer> {
+pub(super) async fn set_up(
+    ue: Ue,
+    psi: PduSessionId,
+    n1: Option<&sm::Message>,
+) -> Result<Vec<u8>, UpConnectionFailure> {
     for asked in 1..=ASKED_MAX {
         match ue.amf().set_up_session_resources(ue, psi, n1).await {
             Ok(()) => {}
-            Err(End::Refused(refusal)) => return Err(Answer::Refused(refusal)),
-            Err(End::Interrupted(why)) => return Err(Answer::Interrupted(why)),
+            Err(ProcedureEnd::Refused(refusal)) => return Err(UpConnectionFailure::Refused(refusal)),
+            Err(ProcedureEnd::Interrupted(why)) => return Err(UpConnectionFailure::Interrupted(why)),
         }
         match gnb_answer(ue).await? {
             GnbAnswer::SetUp(transfer) => return Ok(transfer),
@@ -61,21 +65,21 @@ pub(super) async fn set_up(ue: Ue, psi: PduSessionId, n1: Option<&sm::Message>) 
             GnbAnswer::Left | GnbAnswer::HandsOver => {}
         }
     }
-    Err(Answer::Refused(Refusal::RadioFailure(
+    Err(UpConnectionFailure::Refused(Refusal::RadioFailure(
         "it hands the UE over each time that it is asked for the session",
     )))
 }
 
 /// Awaits the handover because of which a gNB has refused. If none starts, the gNB is asked again.
-async fn handed_over(ue: Ue) -> Result<(), Answer> {
+async fn handed_over(ue: Ue) -> Result<(), UpConnectionFailure> {
     match ue.receive(|i| matches!(i, Input::HandoverOver), HANDOVER_EXECUTION).await {
         Ok(_) | Err(Interrupt::TimedOut) => Ok(()),
-        Err(other) => Err(Answer::Interrupted(other)),
+        Err(other) => Err(UpConnectionFailure::Interrupted(other)),
     }
 }
 
 /// Awaits the gNB's answer to a setup.
-async fn gnb_answer(ue: Ue) -> Result<GnbAnswer, Answer> {
+async fn gnb_answer(ue: Ue) -> Result<GnbAnswer, UpConnectionFailure> {
     let answered = |i: &Input| {
         matches!(i, Input::N2Sm(N2Outcome::SetUp | N2Outcome::SetupFailed | N2Outcome::GnbLeft, _))
     };
@@ -83,11 +87,11 @@ async fn gnb_answer(ue: Ue) -> Result<GnbAnswer, Answer> {
         Ok(Input::N2Sm(N2Outcome::SetUp, transfer)) => Ok(GnbAnswer::SetUp(transfer)),
         Ok(Input::N2Sm(N2Outcome::GnbLeft, _)) => Ok(GnbAnswer::Left),
         Ok(Input::N2Sm(_, transfer)) if is_for_handover(&transfer) => Ok(GnbAnswer::HandsOver),
-        Ok(answer) => Err(Answer::Refused(setup_refused(&answer))),
-        Err(Interrupt::TimedOut) => {
-            Err(Answer::Unknown(Refusal::RadioFailure("no answer to PDU SESSION RESOURCE SETUP REQUEST")))
-        }
-        Err(other) => Err(Answer::Interrupted(other)),
+        Ok(answer) => Err(UpConnectionFailure::Refused(setup_refused(&answer))),
+        Err(Interrupt::TimedOut) => Err(UpConnectionFailure::Unknown(Refusal::RadioFailure(
+            "no answer to PDU SESSION RESOURCE SETUP REQUEST",
+        ))),
+        Err(other) => Err(UpConnectionFailure::Interrupted(other)),
     }
 }
 
@@ -117,7 +121,11 @@ fn is_for_handover(transfer: &[u8]) -> bool {
 }
 
 /// Sets the UPF's downlink tunnel to the gNB's.
-pub(super) async fn set_downlink_tunnel(ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<(), End> {
+pub(super) async fn set_downlink_tunnel(
+    ue: Ue,
+    psi: PduSessionId,
+    transfer: &[u8],
+) -> Result<(), ProcedureEnd> {
     let transfer = PduSessionResourceSetupResponseTransfer::decode(transfer).ok();
     let named = transfer.as_ref().and_then(tunnel_of);
     let tunnel = named.ok_or(Refusal::RadioFailure("its setup response names no tunnel"))?;
@@ -234,8 +242,8 @@ async fn answered(ue: Ue, psi: PduSessionId) {
 async fn activated(ue: Ue, psi: PduSessionId, transfer: &[u8]) {
     match set_downlink_tunnel(ue, psi, transfer).await {
         Ok(()) => emit_change(ue, psi, SessionChange::Activated),
-        Err(End::Refused(_)) => lost_at_upf(ue, psi),
-        Err(End::Interrupted(_)) => {}
+        Err(ProcedureEnd::Refused(_)) => lost_at_upf(ue, psi),
+        Err(ProcedureEnd::Interrupted(_)) => {}
     }
 }
 
@@ -363,8 +371,8 @@ pub(super) fn deactivate(ue: Ue, psi: PduSessionId) {
     ue.start(Lane::Session(psi), Procedure::UpConnectionDeactivation, async move {
         match modify(ue, psi, Downlink::Buffer).await {
             Ok(()) => emit_change(ue, psi, SessionChange::Deactivated),
-            Err(End::Refused(_)) => lost_at_upf(ue, psi),
-            Err(End::Interrupted(_)) => {}
+            Err(ProcedureEnd::Refused(_)) => lost_at_upf(ue, psi),
+            Err(ProcedureEnd::Interrupted(_)) => {}
         }
     });
 }

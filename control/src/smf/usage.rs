@@ -6,9 +6,9 @@ use whimbrel_pfcp::rule::UsageReport;
 
 use super::rules::SESSION_URR;
 use crate::procedure::Ue;
-use crate::state::Counted;
+use crate::state::CountedReports;
 
-impl Counted {
+impl CountedReports {
     /// Stores a report as seen. Returns whether it is to be counted: one too old to be distinguished from a counted one is
     /// not.
     ///
@@ -41,7 +41,7 @@ pub(super) fn count(ue: Ue, psi: PduSessionId, reports: &[UsageReport]) {
         let (Some(s), grant, veil) = (p.sessions.get_mut(&psi), &mut p.grant, &mut p.veil) else { return };
         for report in reports.iter().filter(|r| r.urr_id == SESSION_URR) {
             let Some(volume) = &report.volume_measurement else { continue };
-            if Counted::note(&mut s.usage.counted, report.ur_seqn) {
+            if CountedReports::note(&mut s.usage.counted, report.ur_seqn) {
                 let (ul, dl) = (volume.ul.unwrap_or(0), volume.dl.unwrap_or(0));
                 let octets = &mut s.usage.octets;
                 *octets = (octets.0.saturating_add(ul), octets.1.saturating_add(dl));
@@ -60,8 +60,11 @@ pub(super) fn count(ue: Ue, psi: PduSessionId, reports: &[UsageReport]) {
 mod tests {
     use super::*;
 
-    fn counts(counted: &mut Option<Box<Counted>>, numbers: impl IntoIterator<Item = u32>) -> Vec<bool> {
-        numbers.into_iter().map(|n| Counted::note(counted, UrSeqn(n))).collect()
+    fn counts(
+        counted: &mut Option<Box<CountedReports>>,
+        numbers: impl IntoIterator<Item = u32>,
+    ) -> Vec<bool> {
+        numbers.into_iter().map(|n| CountedReports::note(counted, UrSeqn(n))).collect()
     }
 
     #[test] // TS 29.244 §8.2.71

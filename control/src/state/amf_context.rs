@@ -9,7 +9,7 @@ use whimbrel_nas::ie::{DrxParameters, NgKsi, UeSecurityCapability};
 use whimbrel_ngap::ie::{AmfPagingTarget, NgranCgi, RecommendedCellItem, UeRadioCapabilityForPaging};
 use whimbrel_security::{KAmf, NasCount, NasSecurityContext, Nh};
 
-use super::connection::{Connection, RecentlyReleased, Source};
+use super::connection::{Connection, HandoverSource, RecentlyReleased};
 use super::context_transfer::{ContextTransfer, InboundTransfer, OutboundTransfer, PEER_AMF_DOWNLINK_COUNTS};
 use super::handover::{PredictedHandover, Target};
 use super::subscription::Subscription;
@@ -18,7 +18,7 @@ use crate::flat::octets;
 /// The allowed NSSAI holds eight slices (TS 24.501 §9.11.3.37).
 pub(crate) const ALLOWED_SLICES_MAX: usize = 8;
 
-/// What the AMF knows of a UE (TS 23.502 Table 4.2.2.2.2-1, TS 29.518 §6.1.6.2.25).
+/// The UE context in the AMF (TS 23.502 Table 4.2.2.2.2-1, TS 29.518 §6.1.6.2.25).
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AmfContext {
     /// The subscriber, once authenticated.
@@ -45,21 +45,21 @@ pub struct AmfContext {
     /// The N2 connection.
     pub connection: Option<Box<Connection>>,
     /// When an unused connection is released.
-    pub connection_until: Option<Instant>,
+    pub inactivity_deadline: Option<Instant>,
     /// Recently released connections, whose gNBs may not know that yet.
     pub(crate) recently_released: Option<Box<RecentlyReleased>>,
     /// Where it is.
     pub location: UeLocation,
     /// Slices that are allowed to the UE.
     pub slices: UeSlices,
-    /// What its radio can do.
+    /// Its radio capabilities.
     pub radio: UeRadio,
     /// Its handover, or its transfer from or to a peer AMF.
     pub mobility: Mobility,
     /// Negotiated reachability in idle mode (MICO, eDRX), if not the default.
-    pub(crate) reach: Option<Box<Reach>>,
-    /// When the UE is deregistered unless it shows up (TS 24.501 §5.3.7).
-    pub reachable_until: Option<Instant>,
+    pub(crate) reach: Option<Box<ReachabilityParameters>>,
+    /// When the implicit deregistration timer expires (TS 24.501 §5.3.7).
+    pub implicit_deregistration_at: Option<Instant>,
     /// A reachability notification is requested (TS 23.502 §4.2.5.2).
     pub(crate) reachability_requested: bool,
     /// The subscription; shared.
@@ -85,7 +85,8 @@ pub struct UeSecurity {
     pub(crate) as_count: Option<NasCount>,
     /// The AS key chain.
     pub(crate) next_hop: Option<Box<NextHop>>,
-    /// When the UE was authenticated with the present key. [`Instant::ZERO`]: the keys are doubtful.
+    /// When the UE was authenticated with the current K_AMF. [`Instant::ZERO`]: NAS COUNTs may have been used
+    /// that this context does not show, and the UE has to be authenticated again.
     pub(crate) authenticated_at: Option<Instant>,
     /// Registrations since then.
     pub(crate) registrations: u32,
@@ -97,9 +98,9 @@ pub struct UeLocation {
     /// The tracking area where it was last seen.
     pub tai: Option<Tai>,
     /// The cell where it was last seen (TS 23.501 §5.4.7).
-    pub seen: Option<Seen>,
+    pub seen: Option<LastSeenCell>,
     /// The tracking area has changed, and area restrictions are to be checked again (TS 23.501 §5.3.4.1.1, §5.6.5).
-    pub(crate) moved: bool,
+    pub(crate) is_area_check_pending: bool,
     /// The registration area: where the UE may move without registering, and is paged (TS 23.501 §5.9.4, TS 24.501 §5.3.4).
     pub registration_area: Box<[Tai]>,
     /// The operator's location requests.
@@ -114,10 +115,10 @@ pub struct UeSlices {
     /// The last requested NSSAI.
     pub(crate) requested: Box<[SNssai]>,
     /// The changed slices are to be sent to the UE.
-    pub(crate) changed: bool,
+    pub(crate) is_update_pending: bool,
 }
 
-/// What a UE's radio can do.
+/// Radio capabilities of a UE.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct UeRadio {
     /// UE radio capability, stored and returned unread (TS 23.501 §5.4.4.1).
@@ -129,13 +130,13 @@ pub struct UeRadio {
     pub(crate) paging_aid: Option<Box<PagingAid>>,
 }
 
-/// A UE on its way to another gNB or AMF.
+/// The handover of a UE, or its transfer between AMFs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Mobility {
     /// The target gNB of a handover, until the UE has arrived.
     pub target: Option<Box<Target>>,
     /// The former gNB, while packets are still forwarded.
-    pub source: Option<Box<Source>>,
+    pub forwarding_source: Option<Box<HandoverSource>>,
     /// The gNB where the UE is expected soon. Not part of a checkpoint, as the UE is not idle meanwhile.
     #[serde(skip)]
     pub(crate) predicted: Option<Box<PredictedHandover>>,
@@ -145,14 +146,14 @@ pub struct Mobility {
 }
 
 impl AmfContext {
-    /// The core was killed, and COUNTs may have been used that this context does not show: nothing is protected under its keys any more, and the UE
-    /// is authenticated before it is served (TS 33.501 §6.4.3.1).
-    pub(crate) fn keys_are_doubtful(&self) -> bool {
+    /// The core crashed, and NAS COUNTs may have been used that this context does not show. No message is
+    /// protected with these keys any more; the UE is authenticated before it is served (TS 33.501 §6.4.3.1).
+    pub(crate) fn has_unknown_nas_counts(&self) -> bool {
         self.security.authenticated_at == Some(Instant::ZERO)
     }
 
     /// Negotiated reachability in idle mode.
-    pub(crate) fn reach(&self) -> Reach {
+    pub(crate) fn reach(&self) -> ReachabilityParameters {
         self.reach.as_deref().copied().unwrap_or_default()
     }
 
@@ -171,8 +172,8 @@ impl AmfContext {
         }
     }
 
-    /// Ends the transfer: the UE stays. Skips COUNTs that the peer AMF may have used.
-    pub(crate) fn take_outbound(&mut self) -> Option<OutboundTransfer> {
+    /// Aborts the transfer: the UE stays. Skips NAS COUNTs that the peer AMF may have used.
+    pub(crate) fn abort_outbound(&mut self) -> Option<OutboundTransfer> {
         match *self.mobility.context_transfer.take_if(|b| matches!(**b, ContextTransfer::Outbound(_)))? {
             ContextTransfer::Outbound(d) => {
                 if d.may_have_come() {
@@ -192,14 +193,14 @@ impl AmfContext {
         }
     }
 
-    pub(crate) fn set_reach(&mut self, reach: Reach) {
-        self.reach = (reach != Reach::default()).then(|| reach.into());
+    pub(crate) fn set_reach(&mut self, reach: ReachabilityParameters) {
+        self.reach = (reach != ReachabilityParameters::default()).then(|| reach.into());
     }
 }
 
 /// Where and when a UE was seen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct LastSeenCell {
     /// The cell in which it was.
     pub cell: NgranCgi,
     /// The time at which it was there.
@@ -208,15 +209,15 @@ pub struct Seen {
 
 /// How an idle UE is reached (TS 23.501 §5.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Reach {
+pub(crate) struct ReachabilityParameters {
     /// The negotiated periodic registration timer, if not the default.
     pub(crate) t3512: Option<Duration>,
     /// MICO mode: it is paged only for this time after it became idle (T3324).
-    pub(crate) mico: Option<Duration>,
+    pub(crate) mico_active_time: Option<Duration>,
     /// Strictly periodic registration: when T3512 was started, which runs in 5GMM-CONNECTED too (TS 24.501 §5.3.7).
-    pub(crate) strictly_periodic: Option<Instant>,
-    /// Until when it can be paged; `None`: always.
-    pub(crate) until: Option<Instant>,
+    pub(crate) strictly_periodic_since: Option<Instant>,
+    /// Time until which it can be paged; `None`: no limit.
+    pub(crate) pageable_until: Option<Instant>,
     /// Its requested DRX (TS 24.501 §9.11.3.2A).
     pub(crate) drx: Option<DrxParameters>,
     /// Its eDRX cycle and paging time window (TS 24.008 §10.5.5.32).
@@ -230,13 +231,13 @@ pub(crate) struct NextHop {
     /// NH chaining count: three bits (TS 38.413 §9.3.1.88).
     pub(crate) ncc: u8,
     /// Key set identifier of the K_AMF with which the chain began. A newer context in force has another one.
-    pub(crate) of: Option<NgKsi>,
+    pub(crate) ng_ksi: Option<NgKsi>,
 }
 
-/// How a downlink message is protected.
+/// Protection of one downlink NAS message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Security {
-    /// Not at all: before there is a context (TS 24.501 §4.4.4.2 lists the messages).
+pub(crate) enum DownlinkProtection {
+    /// Unprotected: no NAS security context exists yet (TS 24.501 §4.4.4.2 lists the messages).
     Plain,
     /// Integrity protected and ciphered under the context in force; plain if there is none.
     Current,
@@ -274,22 +275,22 @@ pub(crate) struct PagingAid {
 }
 
 impl PagingAid {
-    /// Whether it fits into PAGING.
+    /// True if the lists are within the bounds of PAGING.
     pub(crate) fn is_bounded(&self) -> bool {
         self.recommended.len() <= RECOMMENDED_MAX && self.nodes.len() <= RECOMMENDED_MAX
     }
 }
 
-/// Bound on watched areas of one UE; TS 38.413 §9.3.1.65 counts 64 references.
+/// Bound on watched areas of one UE; TS 38.413 §9.3.1.65 allows 64 references.
 pub(crate) const AREAS_MAX: usize = 16;
 
 /// The operator's location requests for a UE.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LocationRequests {
-    /// The present location is requested, until this time.
-    pub(crate) now: Option<Instant>,
+    /// The present location is requested (direct reporting), until this time.
+    pub(crate) direct_until: Option<Instant>,
     /// Each change of its cell.
-    pub(crate) cells: bool,
+    pub(crate) is_cell_change_requested: bool,
     /// Watched tracking areas; the index is the reference.
     pub(crate) areas: Vec<Option<Tai>>,
     /// The request could not be sent yet: the UE is in handover, or its context is being set up.

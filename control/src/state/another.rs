@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use whimbrel_ids::{Instant, Pei, Seid, Supi, Teid, Tmsi};
-use whimbrel_security::{Bearer, KAmf, NasSecurityContext, Nh, Side};
+use whimbrel_security::{Bearer, KAmf, NasSecurityContext, NasSide, Nh};
 
 use super::ue_context::UeContext;
 use crate::envelope::UeId;
@@ -39,7 +39,7 @@ impl UeContext {
             let (ciphering, integrity, counts) =
                 (security.ciphering(), security.integrity(), security.counts());
             **security = NasSecurityContext::new(
-                Side::Network,
+                NasSide::Network,
                 Bearer::NAS_3GPP,
                 &k_amf,
                 ciphering,
@@ -56,7 +56,8 @@ impl UeContext {
         let before = |at: Instant| Instant(at.0.saturating_sub(earlier));
         ue.amf.location.seen.iter_mut().for_each(|seen| seen.at = before(seen.at));
         ue.amf.security.authenticated_at = self.amf.security.authenticated_at.map(before);
-        ue.amf.reachable_until = self.amf.reachable_until.map(|at| Instant(at.0 + number(6) % 60_000_000));
+        ue.amf.implicit_deregistration_at =
+            self.amf.implicit_deregistration_at.map(|at| Instant(at.0 + number(6) % 60_000_000));
         for (i, session) in (7..).zip(ue.sessions.values_mut()) {
             let own = number(i);
             session.address.ipv4 = session.address.ipv4.map(|_| Ipv4Addr::from_bits(own as u32));

@@ -43,7 +43,7 @@ pub struct Connection {
 
 /// The former gNB after a handover (TS 23.502 §4.9.1.3.3 steps 14 and 15).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Source {
+pub struct HandoverSource {
     /// The connection there; none if the gNB has released it, or belongs to another AMF.
     pub(crate) connection: Option<Connection>,
     /// Until when packets are forwarded; none before the path switch.

@@ -3,7 +3,7 @@
 use whimbrel_ids::{PduSessionId, Seid};
 use whimbrel_nas::mm;
 
-use super::amf_context::Security;
+use super::amf_context::DownlinkProtection;
 use super::handover::Phase;
 use crate::n14::{HandedOverSession, PeerAmfId, Relation};
 use crate::upf::UpfId;
@@ -26,7 +26,7 @@ pub(crate) struct OutboundTransfer {
     /// The serving gNB is lost: if the transfer fails, the UE is idle.
     pub(crate) source_lost: bool,
     /// Held NAS messages, sent if the UE stays.
-    pub(crate) held: Vec<(mm::Message, Security)>,
+    pub(crate) held: Vec<(mm::Message, DownlinkProtection)>,
     /// It has arrived there, with these sessions.
     pub(crate) given: Option<Vec<HandedOverSession>>,
 }

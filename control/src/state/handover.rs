@@ -9,7 +9,7 @@ use whimbrel_nas::mm;
 use whimbrel_ngap::ie::Cause;
 use whimbrel_ngap::msg::{HandoverRequestAcknowledge, HandoverRequired, PathSwitchRequest};
 
-use super::amf_context::Security;
+use super::amf_context::DownlinkProtection;
 use crate::envelope::{AssociationId, HandoverTarget};
 
 /// The target's end of a handover.
@@ -24,9 +24,9 @@ pub struct Target {
     /// The serving gNB is lost: if the handover fails, the UE is idle.
     pub source_lost: bool,
     /// The kind of handover.
-    pub(crate) by: By,
+    pub(crate) by: HandoverKind,
     /// Held NAS messages, sent when the handover has ended.
-    pub(crate) held: Vec<(mm::Message, Security)>,
+    pub(crate) held: Vec<(mm::Message, DownlinkProtection)>,
     /// The UE has moved on by Xn already. Not part of a checkpoint, as the UE is not idle.
     #[serde(skip)]
     pub(crate) further: Option<QueuedPathSwitch>,
@@ -40,7 +40,7 @@ impl Target {
             amf_ue_ngap_id: to.amf_ue_ngap_id,
             ran_ue_ngap_id: None,
             source_lost: false,
-            by: By::N2(Phase::Waiting),
+            by: HandoverKind::N2(Phase::Waiting),
             held: Vec::new(),
             further: None,
         }
@@ -70,14 +70,14 @@ pub(crate) struct PredictedRequest {
     /// HANDOVER REQUIRED as the source will send it.
     pub(crate) required: Box<HandoverRequired>,
     /// Which sessions the target was asked for.
-    pub(crate) asked: Asked,
+    pub(crate) asked: HandoverSessions,
     /// The target's answer.
     pub(crate) answer: Option<Box<HandoverRequestAcknowledge>>,
 }
 
 /// The sessions that HANDOVER REQUIRED lists.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct HandoverSessions {
     /// Those in HANDOVER REQUEST.
     pub(crate) sessions: Vec<PduSessionId>,
     /// Those not in HANDOVER REQUEST, with the cause.
@@ -96,24 +96,24 @@ pub(crate) struct QueuedPathSwitch {
 
 /// The kind of handover.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum By {
+pub(crate) enum HandoverKind {
     /// Xn handover: the UE is at the target, and the paths of these sessions are to be switched (TS 38.413 §8.4.4).
     PathSwitch(Vec<PduSessionId>),
     /// N2 handover (TS 38.413 §8.4.1 to §8.4.3).
     N2(Phase),
 }
 
-impl By {
+impl HandoverKind {
     pub(crate) fn phase(&self) -> Option<Phase> {
         match self {
-            By::PathSwitch(_) => None,
-            By::N2(phase) => Some(*phase),
+            HandoverKind::PathSwitch(_) => None,
+            HandoverKind::N2(phase) => Some(*phase),
         }
     }
 
     /// Whether the UE is still at its source, which awaits the answer to HANDOVER REQUIRED.
     pub(crate) fn is_at_source(&self) -> bool {
-        matches!(self, By::N2(Phase::Waiting | Phase::Preparing))
+        matches!(self, HandoverKind::N2(Phase::Waiting | Phase::Preparing))
     }
 }
 

@@ -23,15 +23,16 @@ mod subscription;
 mod ue_context;
 mod veil_session;
 
-pub use amf_context::{AmfContext, Mobility, Seen, UeLocation, UeRadio, UeSecurity, UeSlices};
-pub use connection::{Connection, RELEASE_GRACE, Source};
+pub use amf_context::{AmfContext, LastSeenCell, Mobility, UeLocation, UeRadio, UeSecurity, UeSlices};
+pub use connection::{Connection, HandoverSource, RELEASE_GRACE};
 pub use handover::Target;
 pub use intermediate_upf::{IntermediateUpf, IntermediateUpfStage};
 pub use qos_flow::{FlowRule, Marks, QosFlow};
 pub use session_grant::SessionGrant;
 pub(crate) use session_grant::UsageReporting;
 pub use sm_context::{
-    Counted, Modification, PendingChange, SessionQos, SessionUsage, SmContext, Tunnel, UeAddress, UpState,
+    CountedReports, Modification, PendingChange, SessionQos, SessionUsage, SmContext, Tunnel, UeAddress,
+    UpState,
 };
 pub use subscription::{
     Ambr, Arp, MobilityRestrictions, Priority, ServiceArea, SessionTypes, SubscribedDnn, SubscribedSlice,
@@ -41,10 +42,13 @@ pub use ue_context::UeContext;
 pub use veil_session::VeilSession;
 
 pub(crate) use amf_context::{
-    ALLOWED_SLICES_MAX, AREAS_MAX, LocationRequests, NextHop, Reach, Security, VoiceMatch,
+    ALLOWED_SLICES_MAX, AREAS_MAX, DownlinkProtection, LocationRequests, NextHop, ReachabilityParameters,
+    VoiceMatch,
 };
 pub(crate) use connection::{PendingSetup, SetupUse};
 pub(crate) use context_transfer::{ContextTransfer, InboundTransfer, IncomingSession, OutboundTransfer};
-pub(crate) use handover::{Asked, By, Phase, PredictedHandover, PredictedRequest, QueuedPathSwitch};
+pub(crate) use handover::{
+    HandoverKind, HandoverSessions, Phase, PredictedHandover, PredictedRequest, QueuedPathSwitch,
+};
 pub(crate) use qos_flow::{DEFAULT_QFI, DEFAULT_RULE};
 pub(crate) use subscription::bits;

@@ -104,7 +104,7 @@ pub struct SessionUsage {
     /// By the UPF.
     pub octets: (u64, u64),
     /// The reports that are counted in it.
-    pub counted: Option<Box<Counted>>,
+    pub counted: Option<Box<CountedReports>>,
     /// The part of it over a secondary RAT.
     pub secondary: Option<Box<(u64, u64)>>,
 }
@@ -154,7 +154,7 @@ pub enum UpState {
 /// Which usage reports of a session were counted: the newest, and a window before it. Reports may arrive out of order,
 /// and a UPF may repeat one under another PFCP sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counted {
+pub struct CountedReports {
     pub(crate) newest: u32,
     /// The lowest bit is for the report just before the newest.
     pub(crate) before: u64,

@@ -13,7 +13,7 @@ use super::session_grant::SessionGrant;
 use super::sm_context::SmContext;
 use super::subscription::Subscription;
 use super::veil_session::VeilSession;
-use crate::envelope::{Batch, N2Names, Subject, UeId};
+use crate::envelope::{Batch, N2Names, UeId, UeIdentities};
 use crate::procedure::{Lane, Lanes};
 
 /// The state of one UE.
@@ -62,8 +62,8 @@ impl UeContext {
     }
 
     /// Its known identities.
-    pub fn subject(&self) -> Subject {
-        Subject { supi: self.amf.supi.or(self.amf.claimed), pei: self.amf.pei }
+    pub fn subject(&self) -> UeIdentities {
+        UeIdentities { supi: self.amf.supi.or(self.amf.claimed), pei: self.amf.pei }
     }
 
     /// The serving gNB's identifier of the UE, while it is connected.
@@ -79,7 +79,7 @@ impl UeContext {
     /// Whether only a connection is left of the UE that is released after a while: it was rejected, or has deregistered, and may register
     /// again on it (TS 24.501 §5.3.1.3).
     pub fn awaits_release(&self) -> bool {
-        !self.amf.registered && self.amf.connection_until.is_some() && self.amf.connection.is_some()
+        !self.amf.registered && self.amf.inactivity_deadline.is_some() && self.amf.connection.is_some()
     }
 
     /// Whether a 5G-TMSI is this UE's.
@@ -114,7 +114,7 @@ impl UeContext {
             amf_ue_ngap_id: t.amf_ue_ngap_id,
             ran_ue_ngap_id: t.ran_ue_ngap_id,
         });
-        let source = self.amf.mobility.source.as_ref().and_then(|s| s.connection.as_ref());
+        let source = self.amf.mobility.forwarding_source.as_ref().and_then(|s| s.connection.as_ref());
         [self.amf.connection.as_deref().map(of), target, source.map(of)]
     }
 
@@ -152,9 +152,9 @@ impl UeContext {
         batch.upfs = self.sessions.values().map(|s| s.upf).chain(intermediate).collect();
         let own = [
             self.lanes.next_deadline(),
-            self.amf.reachable_until,
-            self.amf.connection_until,
-            self.amf.mobility.source.as_ref().and_then(|s| s.until),
+            self.amf.implicit_deregistration_at,
+            self.amf.inactivity_deadline,
+            self.amf.mobility.forwarding_source.as_ref().and_then(|s| s.until),
             self.amf.mobility.predicted.as_ref().map(|p| p.until),
             self.leaving_until(),
             self.grant_until(),

@@ -14,7 +14,7 @@ use whimbrel_security::{
 use super::{AuthMethod, AuthenticationSubscription, Subscribers};
 use crate::compact::CompactMap;
 use crate::envelope::UeId;
-use crate::services::nudm::{Answer, AuthData, Identity, Request, Resynchronisation, UdmError, Vector};
+use crate::services::nudm::{AuthData, Identity, Resynchronisation, UdmAnswer, UdmError, UdmRequest, Vector};
 
 /// The entry of one subscriber.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -132,15 +132,15 @@ pub struct Registrations {
 
 /// The result of a request.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct DirectoryOutcome {
     /// The answer for the UE.
-    pub answer: Answer,
+    pub answer: UdmAnswer,
     /// The subscriber's former slot, whose context is to be deleted.
     pub superseded: Option<UeId>,
 }
 
-impl From<Answer> for Outcome {
-    fn from(answer: Answer) -> Self {
+impl From<UdmAnswer> for DirectoryOutcome {
+    fn from(answer: UdmAnswer) -> Self {
         Self { answer, superseded: None }
     }
 }
@@ -201,45 +201,47 @@ impl Directory {
         &mut self,
         now: Instant,
         ue: UeId,
-        request: Request,
+        request: UdmRequest,
         subscribers: &mut impl Subscribers,
-    ) -> Outcome {
+    ) -> DirectoryOutcome {
         match request {
-            Request::GenerateAuthData { identity, rand, resynchronisation } => {
+            UdmRequest::GenerateAuthData { identity, rand, resynchronisation } => {
                 let (supi, data) = self.auth_data(now, &identity, Rand(rand), resynchronisation, subscribers);
-                Answer::AuthData(data.map_err(|e| (e, supi))).into()
+                UdmAnswer::AuthData(data.map_err(|e| (e, supi))).into()
             }
-            Request::Subscription(supi) => Answer::Registered(subscribers.subscription(supi)).into(),
-            Request::Register(supi) => {
-                let answer = Answer::Registered(subscribers.subscription(supi));
+            UdmRequest::Subscription(supi) => UdmAnswer::Registered(subscribers.subscription(supi)).into(),
+            UdmRequest::Register(supi) => {
+                let answer = UdmAnswer::Registered(subscribers.subscription(supi));
                 self.follow(ue, &request, answer)
             }
-            Request::EnterSlices(slices) => Answer::Full(self.enter_slices(ue, &slices)).into(),
-            Request::Deregister(_) => self.follow(ue, &request, Answer::Deregistered),
-            Request::RegisterGuest { .. } => self.follow(ue, &request, Answer::GuestRegistered),
+            UdmRequest::EnterSlices(slices) => UdmAnswer::Full(self.enter_slices(ue, &slices)).into(),
+            UdmRequest::Deregister(_) => self.follow(ue, &request, UdmAnswer::Deregistered),
+            UdmRequest::RegisterGuest { .. } => self.follow(ue, &request, UdmAnswer::GuestRegistered),
         }
     }
 
     /// Applies a request and its answer from another directory of the same subscribers, of which this one is a replica. The
     /// store is not read, and sequence numbers are not replicated: they continue from the clock and the store.
-    pub fn follow(&mut self, ue: UeId, request: &Request, answer: Answer) -> Outcome {
+    pub fn follow(&mut self, ue: UeId, request: &UdmRequest, answer: UdmAnswer) -> DirectoryOutcome {
         let mut superseded = None;
         match (request, &answer) {
-            (Request::Register(supi), Answer::Registered(Ok(_))) => superseded = self.register(ue, *supi),
-            (Request::RegisterGuest { supi, former }, _) => {
+            (UdmRequest::Register(supi), UdmAnswer::Registered(Ok(_))) => {
+                superseded = self.register(ue, *supi)
+            }
+            (UdmRequest::RegisterGuest { supi, former }, _) => {
                 if let Some(former) = former {
                     self.give_up(ue, *former);
                 }
                 superseded = self.register(ue, *supi);
             }
-            (Request::EnterSlices(slices), _) => drop(self.enter_slices(ue, slices)),
-            (Request::Deregister(supi), _) => {
+            (UdmRequest::EnterSlices(slices), _) => drop(self.enter_slices(ue, slices)),
+            (UdmRequest::Deregister(supi), _) => {
                 self.leave_slices(ue);
                 self.give_up(ue, *supi);
             }
             _ => {}
         }
-        Outcome { answer, superseded }
+        DirectoryOutcome { answer, superseded }
     }
 
     fn auth_data(

@@ -1,6 +1,6 @@
 //! The UDM and the ARPF: subscriptions, and authentication vectors (TS 23.501 §6.2.7, TS 29.503).
 //!
-//! A UE sends a [`Request`] as an output and gets an [`Answer`] as a later input. The state that several UEs may
+//! A UE sends a [`UdmRequest`] as an output and gets an [`UdmAnswer`] as a later input. The state that several UEs may
 //! change, the registration and the SQN of a subscriber, is in the [`Directory`].
 
 mod directory;
@@ -15,8 +15,10 @@ pub use crate::state::{
     Subscription,
 };
 
-pub use crate::services::nudm::{Answer, AuthData, Identity, Request, Resynchronisation, UdmError, Vector};
-pub use directory::{Directory, Outcome, Registrations};
+pub use crate::services::nudm::{
+    AuthData, Identity, Resynchronisation, UdmAnswer, UdmError, UdmRequest, Vector,
+};
+pub use directory::{Directory, DirectoryOutcome, Registrations};
 
 /// How a subscriber is authenticated (TS 33.501 §6.1.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

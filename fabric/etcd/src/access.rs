@@ -20,7 +20,7 @@ const PASSWORD_OCTETS_MAX: u64 = 4 << 10;
 
 /// How etcd is reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Access {
+pub struct EtcdAccess {
     /// Each `http://HOST:PORT` or `https://HOST:PORT`; of several one is used until it fails.
     pub endpoints: Vec<String>,
     /// The CA certificates that sign etcd's certificate, as PEM: needed with `https`.
@@ -33,7 +33,7 @@ pub struct Access {
     pub local: Option<LocalAccess>,
 }
 
-impl Access {
+impl EtcdAccess {
     /// The endpoints; all files have been read once. Errors: one sentence.
     pub(crate) fn check(&self) -> Result<Vec<GatewayEndpoint>, String> {
         let endpoints: Result<Vec<GatewayEndpoint>, BadEndpoint> =
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn missing_tls_files_are_reported_at_the_start() {
-        let https = Access { endpoints: vec!["https://127.0.0.1:1".into()], ..Access::default() };
+        let https = EtcdAccess { endpoints: vec!["https://127.0.0.1:1".into()], ..EtcdAccess::default() };
         assert!(https.check().unwrap_err().contains("needs the file"));
         let empty = |name: &str| {
             let file =
@@ -123,16 +123,16 @@ mod tests {
         };
         let file = empty("none");
         for access in [
-            Access { ca_file: Some(file.clone()), ..https.clone() },
-            Access { ca_file: Some("/nowhere".into()), ..https },
+            EtcdAccess { ca_file: Some(file.clone()), ..https.clone() },
+            EtcdAccess { ca_file: Some("/nowhere".into()), ..https },
         ] {
             let why = access.check().unwrap_err();
             assert!(why.contains("no certificate in it") || why.starts_with("/nowhere: "), "{why}");
         }
-        let user = Access {
+        let user = EtcdAccess {
             endpoints: vec!["http://127.0.0.1:1".into()],
             user: Some(("whimbrel".into(), file.clone())),
-            ..Access::default()
+            ..EtcdAccess::default()
         };
         assert!(user.check().unwrap_err().contains("no password in it"));
         std::fs::remove_file(file).unwrap();

@@ -8,10 +8,11 @@ use tokio::task::JoinHandle;
 use whimbrel_ids::Instant;
 use whimbrel_resilience::detector::Incarnation;
 use whimbrel_resilience::membership::{
-    Command, Event, Failure, Input, Membership, Outbox, Request, Settings, View,
+    EtcdFailure, EtcdRequest, Event, Input, Membership, MembershipCommand, MembershipSettings,
+    MembershipView, Outbox,
 };
 
-use super::access::Access;
+use super::access::EtcdAccess;
 use super::gateway::Gateway;
 use super::json;
 use super::local::LocalAccess;
@@ -24,13 +25,13 @@ pub struct MembershipUpdate<'a> {
     /// The change of the membership.
     pub event: Event,
     /// The cluster as it is known now.
-    pub view: &'a View,
+    pub view: &'a MembershipView,
     /// The process's incarnation; `None` before it was listed for the first time.
     pub incarnation: Option<Incarnation>,
 }
 
 /// A process's membership, on a thread of its own. Dropped, it ends at once, and its lease expires later: to stop in order, give
-/// [`Command::Leave`] and wait for [`Event::Left`].
+/// [`MembershipCommand::Leave`] and wait for [`Event::Left`].
 pub struct Agent {
     inputs: Sender<Input>,
 }
@@ -40,8 +41,8 @@ impl Agent {
     ///
     /// Errors: one sentence, if an endpoint or a file is invalid, or the thread cannot be started.
     pub fn start(
-        settings: Settings,
-        access: &Access,
+        settings: MembershipSettings,
+        access: &EtcdAccess,
         on_update: impl FnMut(MembershipUpdate<'_>) + Send + 'static,
     ) -> Result<Self, String> {
         let way = match &access.local {
@@ -60,7 +61,7 @@ impl Agent {
     }
 
     /// Gives a command. Returns whether it was accepted: a full queue, and an agent whose thread has ended, accept none.
-    pub fn command(&self, command: Command) -> bool {
+    pub fn command(&self, command: MembershipCommand) -> bool {
         self.inputs.try_send(Input::Command(command)).is_ok()
     }
 }
@@ -75,7 +76,7 @@ async fn run(
     let now = || Instant((begun.1 + begun.0.elapsed()).as_micros() as u64);
     let mut input = Input::Tick;
     loop {
-        if let Input::Answered(_, Err(Failure::Unreachable(_))) = input {
+        if let Input::Answered(_, Err(EtcdFailure::Unreachable(_))) = input {
             carrier.next_endpoint();
         }
         let mut out = Outbox::default();
@@ -118,16 +119,16 @@ impl Carrier {
         self.at = self.at.wrapping_add(1);
     }
 
-    fn carry(&mut self, id: u64, request: Request) {
+    fn carry(&mut self, id: u64, request: EtcdRequest) {
         match &self.way {
             RequestRoute::Etcd(gateway) => self.carry_to_etcd(gateway.clone(), id, request),
             RequestRoute::Manager(local) => self.carry_to_manager(local.clone(), id, request),
         }
     }
 
-    fn carry_to_manager(&mut self, local: LocalAccess, id: u64, request: Request) {
+    fn carry_to_manager(&mut self, local: LocalAccess, id: u64, request: EtcdRequest) {
         let inputs = self.inputs.clone();
-        if let Request::Watch { .. } = request {
+        if let EtcdRequest::Watch { .. } = request {
             return self.replace_watch(tokio::spawn(async move {
                 let on_changes = |changes| {
                     let inputs = inputs.upgrade();
@@ -149,11 +150,11 @@ impl Carrier {
         }
     }
 
-    fn carry_to_etcd(&mut self, gateway: Arc<Gateway>, id: u64, request: Request) {
+    fn carry_to_etcd(&mut self, gateway: Arc<Gateway>, id: u64, request: EtcdRequest) {
         let at = self.at;
         let inputs = self.inputs.clone();
         let (path, body) = json::request(&request);
-        if let Request::Watch { .. } = request {
+        if let EtcdRequest::Watch { .. } = request {
             return self.replace_watch(tokio::spawn(async move {
                 if let Ok(opened) = gateway.listen(at, path, &body).await {
                     let on_line = |line: &[u8]| match json::watched(line) {
@@ -171,7 +172,7 @@ impl Carrier {
         tokio::spawn(async move {
             let answer = match gateway.ask(at, path, &body).await {
                 Ok((ok, body)) => json::answer(&request, ok, &body),
-                Err(why) => Err(Failure::Unreachable(why)),
+                Err(why) => Err(EtcdFailure::Unreachable(why)),
             };
             deliver(&inputs, Input::Answered(id, answer)).await;
         });

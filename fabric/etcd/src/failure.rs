@@ -6,10 +6,10 @@ use std::path::Path;
 
 use tokio_rustls::rustls::{self, AlertDescription, CertificateError, InvalidMessage};
 
-use crate::access::Access;
+use crate::access::EtcdAccess;
 
 /// The outcome of a connection. The text follows `etcd at HOST:PORT:`.
-pub(crate) fn sentence(e: &(dyn Error + 'static), is_sealed: bool, access: &Access) -> String {
+pub(crate) fn sentence(e: &(dyn Error + 'static), is_sealed: bool, access: &EtcdAccess) -> String {
     if let Some(e) = find::<rustls::Error>(e) {
         return of_tls(e, access);
     }
@@ -51,7 +51,7 @@ fn is_end(e: &io::Error) -> bool {
     matches!(e.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
 }
 
-fn of_tls(e: &rustls::Error, access: &Access) -> String {
+fn of_tls(e: &rustls::Error, access: &EtcdAccess) -> String {
     use CertificateError as C;
     use rustls::Error as E;
     match e {
@@ -97,7 +97,7 @@ fn is_of_certificate(alert: AlertDescription) -> bool {
 }
 
 /// What etcd requires when it ends a connection over TLS.
-fn wants(access: &Access) -> String {
+fn wants(access: &EtcdAccess) -> String {
     match &access.certificate {
         None => "requires a certificate of this process, and none is configured".into(),
         Some((file, _)) => format!(
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     fn sentence_of(e: rustls::Error) -> String {
-        let access = Access { ca_file: Some("ca.pem".into()), ..Access::default() };
+        let access = EtcdAccess { ca_file: Some("ca.pem".into()), ..EtcdAccess::default() };
         sentence(&io::Error::new(io::ErrorKind::InvalidData, e), true, &access)
     }
 
@@ -145,8 +145,9 @@ mod tests {
 
     #[test]
     fn an_end_without_a_word_says_what_it_may_be() {
-        let end =
-            |kind: io::ErrorKind, is_sealed| sentence(&io::Error::from(kind), is_sealed, &Access::default());
+        let end = |kind: io::ErrorKind, is_sealed| {
+            sentence(&io::Error::from(kind), is_sealed, &EtcdAccess::default())
+        };
         for kind in [io::ErrorKind::ConnectionReset, io::ErrorKind::UnexpectedEof] {
             assert!(
                 end(kind, true).contains("write http://") && end(kind, true).contains("none is configured")

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use crate::access::Access;
+use crate::access::EtcdAccess;
 use crate::failure;
 
 /// An etcd on the same network answers in milliseconds; one that has to elect a leader, in a second or two. The membership waits a
@@ -93,7 +93,7 @@ impl GatewayEndpoint {
 }
 
 /// An answer whose body is still to come. Its connection ends with it.
-pub(crate) struct Opened {
+pub(crate) struct OpenedAnswer {
     ok: bool,
     body: Incoming,
     _connection: ConnectionTask,
@@ -109,7 +109,7 @@ impl Drop for ConnectionTask {
 
 /// The endpoints, and the token that etcd gave this process.
 pub(crate) struct Gateway {
-    access: Access,
+    access: EtcdAccess,
     endpoints: Vec<GatewayEndpoint>,
     /// The token of the user, valid for some minutes.
     token: Mutex<Option<String>>,
@@ -117,7 +117,7 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     /// Errors: one sentence.
-    pub(crate) fn new(access: Access) -> Result<Self, String> {
+    pub(crate) fn new(access: EtcdAccess) -> Result<Self, String> {
         let endpoints = access.check()?;
         Ok(Self { access, endpoints, token: Mutex::new(None) })
     }
@@ -136,7 +136,7 @@ impl Gateway {
     }
 
     /// Posts a body, and waits for the head of the answer only. Errors: one sentence.
-    pub(crate) async fn listen(&self, nth: usize, path: &str, body: &Value) -> Result<Opened, String> {
+    pub(crate) async fn listen(&self, nth: usize, path: &str, body: &Value) -> Result<OpenedAnswer, String> {
         let at = self.endpoint(nth);
         let token = self.token(at).await?;
         in_time(at, self.open(at, path, body, &token)).await
@@ -157,11 +157,11 @@ impl Gateway {
         let (ok, answer) = in_time(at, asked).await?;
         #[derive(Default, serde::Deserialize)]
         #[serde(default)]
-        struct Answer {
+        struct AuthenticateAnswer {
             token: String,
             error: String,
         }
-        let Answer { token, error } = serde_json::from_slice(&answer).unwrap_or_default();
+        let AuthenticateAnswer { token, error } = serde_json::from_slice(&answer).unwrap_or_default();
         if !ok || token.is_empty() {
             let error: String = error.chars().take(200).collect();
             return Err(format!("etcd at {} does not accept the user {user}: {error}", at.authority));
@@ -180,7 +180,7 @@ impl Gateway {
         path: &str,
         body: &Value,
         token: &Option<String>,
-    ) -> Result<Opened, String> {
+    ) -> Result<OpenedAnswer, String> {
         let wrong = |e: &(dyn Error + 'static)| {
             format!("etcd at {}: {}", at.authority, failure::sentence(e, at.is_sealed(), &self.access))
         };
@@ -221,14 +221,18 @@ async fn in_time<T>(
     within.await.map_err(|_| format!("etcd at {} does not answer", at.authority))?
 }
 
-async fn send<S>(stream: S, request: hyper::Request<Full<Bytes>>) -> hyper::Result<Opened>
+async fn send<S>(stream: S, request: hyper::Request<Full<Bytes>>) -> hyper::Result<OpenedAnswer>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let connection = ConnectionTask(tokio::spawn(connection).abort_handle());
     let response = sender.send_request(request).await?;
-    Ok(Opened { ok: response.status().is_success(), body: response.into_body(), _connection: connection })
+    Ok(OpenedAnswer {
+        ok: response.status().is_success(),
+        body: response.into_body(),
+        _connection: connection,
+    })
 }
 
 /// Whether an answer says that the token is no longer valid: it has expired, or etcd's users have changed.
@@ -237,7 +241,7 @@ fn is_of_token(body: &[u8]) -> bool {
     says("invalid auth token") || says("revision of auth store is old")
 }
 
-impl Opened {
+impl OpenedAnswer {
     async fn whole(self) -> Result<(bool, Bytes), String> {
         let whole = Limited::new(self.body, ANSWER_OCTETS_MAX).collect().await;
         Ok((self.ok, whole.map_err(|e| format!("etcd's answer: {e}"))?.to_bytes()))

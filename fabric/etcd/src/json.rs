@@ -5,15 +5,15 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::de::{Deserialize, Deserializer, Error};
 use serde_json::{Value, json};
-use whimbrel_resilience::membership::{Answer, Answered, Failure, Kv, Request, Watched};
+use whimbrel_resilience::membership::{EtcdAnswer, EtcdFailure, EtcdReply, EtcdRequest, Kv, WatchedChange};
 
 /// Where a request goes, and its body.
-pub(crate) fn request(request: &Request) -> (&'static str, Value) {
+pub(crate) fn request(request: &EtcdRequest) -> (&'static str, Value) {
     match request {
-        Request::Grant { ttl_s } => ("/v3/lease/grant", json!({ "TTL": ttl_s.to_string() })),
-        Request::KeepAlive { lease } => ("/v3/lease/keepalive", json!({ "ID": lease.to_string() })),
-        Request::Revoke { lease } => ("/v3/lease/revoke", json!({ "ID": lease.to_string() })),
-        Request::Swap { key, expected, value, lease } => {
+        EtcdRequest::Grant { ttl_s } => ("/v3/lease/grant", json!({ "TTL": ttl_s.to_string() })),
+        EtcdRequest::KeepAlive { lease } => ("/v3/lease/keepalive", json!({ "ID": lease.to_string() })),
+        EtcdRequest::Revoke { lease } => ("/v3/lease/revoke", json!({ "ID": lease.to_string() })),
+        EtcdRequest::Swap { key, expected, value, lease } => {
             let key = STANDARD.encode(key);
             let value = STANDARD.encode(value);
             let unchanged = json!({ "key": key, "target": "MOD", "result": "EQUAL", "mod_revision": expected.to_string() });
@@ -21,11 +21,11 @@ pub(crate) fn request(request: &Request) -> (&'static str, Value) {
             let read = json!({ "request_range": { "key": key } });
             ("/v3/kv/txn", json!({ "compare": [unchanged], "success": [put], "failure": [read] }))
         }
-        Request::List { prefix } => (
+        EtcdRequest::List { prefix } => (
             "/v3/kv/range",
             json!({ "key": STANDARD.encode(prefix), "range_end": STANDARD.encode(end_of(prefix)) }),
         ),
-        Request::Watch { prefix, from } => {
+        EtcdRequest::Watch { prefix, from } => {
             let create = json!({
                 "key": STANDARD.encode(prefix),
                 "range_end": STANDARD.encode(end_of(prefix)),
@@ -174,54 +174,54 @@ impl From<KeyValue> for Kv {
 }
 
 /// Reads the answer to a request; `ok`: its HTTP status.
-pub(crate) fn answer(request: &Request, ok: bool, body: &[u8]) -> Result<Answered, Failure> {
+pub(crate) fn answer(request: &EtcdRequest, ok: bool, body: &[u8]) -> Result<EtcdReply, EtcdFailure> {
     if !ok {
         let GatewayError { error } = serde_json::from_slice(body).unwrap_or_default();
         return match request {
-            _ if error.contains("requested lease not found") => Err(Failure::NoLease),
-            _ => Err(Failure::Unreachable(format!(
+            _ if error.contains("requested lease not found") => Err(EtcdFailure::NoLease),
+            _ => Err(EtcdFailure::Unreachable(format!(
                 "etcd reports: {}",
                 error.chars().take(200).collect::<String>()
             ))),
         };
     }
     read(request, body)
-        .map_err(|e| Failure::Unreachable(format!("the answer is not from etcd 3.4 or later: {e}")))
+        .map_err(|e| EtcdFailure::Unreachable(format!("the answer is not from etcd 3.4 or later: {e}")))
 }
 
-fn read(request: &Request, body: &[u8]) -> Result<Answered, serde_json::Error> {
+fn read(request: &EtcdRequest, body: &[u8]) -> Result<EtcdReply, serde_json::Error> {
     let (header, answer) = match request {
-        Request::Grant { .. } => {
+        EtcdRequest::Grant { .. } => {
             let LeaseGrant { header, id, ttl } = serde_json::from_slice(body)?;
-            (header, Answer::Granted { lease: id, ttl_s: ttl })
+            (header, EtcdAnswer::Granted { lease: id, ttl_s: ttl })
         }
-        Request::KeepAlive { .. } => {
+        EtcdRequest::KeepAlive { .. } => {
             let Streamed { result: KeepAlive { header, ttl } } = serde_json::from_slice(body)?;
-            (header, Answer::KeptAlive { ttl_s: ttl })
+            (header, EtcdAnswer::KeptAlive { ttl_s: ttl })
         }
-        Request::Revoke { .. } => (serde_json::from_slice::<Headed>(body)?.header, Answer::Revoked),
-        Request::Swap { .. } => {
+        EtcdRequest::Revoke { .. } => (serde_json::from_slice::<Headed>(body)?.header, EtcdAnswer::Revoked),
+        EtcdRequest::Swap { .. } => {
             let Txn { header, succeeded, responses } = serde_json::from_slice(body)?;
             let present = responses.into_iter().filter_map(|r| r.response_range).flat_map(|r| r.kvs).next();
-            (header, if succeeded { Answer::Swapped } else { Answer::Differs(present.map(Kv::from)) })
+            (header, if succeeded { EtcdAnswer::Swapped } else { EtcdAnswer::Differs(present.map(Kv::from)) })
         }
-        Request::List { .. } => {
+        EtcdRequest::List { .. } => {
             let Range { header, kvs } = serde_json::from_slice(body)?;
-            (header, Answer::Listed(kvs.into_iter().map(Kv::from).collect()))
+            (header, EtcdAnswer::Listed(kvs.into_iter().map(Kv::from).collect()))
         }
-        Request::Watch { .. } => return Err(Error::custom("a watch has no answer")),
+        EtcdRequest::Watch { .. } => return Err(Error::custom("a watch is not answered here")),
     };
-    Ok(Answered { cluster: header.cluster_id, revision: header.revision, answer })
+    Ok(EtcdReply { cluster: header.cluster_id, revision: header.revision, answer })
 }
 
 /// Reads the changes of a watch; `None`: the watch ends.
-pub(crate) fn watched(line: &[u8]) -> Option<Vec<Watched>> {
+pub(crate) fn watched(line: &[u8]) -> Option<Vec<WatchedChange>> {
     let Streamed { result: WatchResponse { canceled, events } } = serde_json::from_slice(line).ok()?;
     let event = |WatchEvent { kind, kv }| {
         let kv = Kv::from(kv);
         match kind {
-            WatchEventKind::Put => Watched::Put(kv),
-            WatchEventKind::Delete => Watched::Deleted { key: kv.key, revision: kv.mod_revision },
+            WatchEventKind::Put => WatchedChange::Put(kv),
+            WatchEventKind::Delete => WatchedChange::Deleted { key: kv.key, revision: kv.mod_revision },
         }
     };
     (!canceled).then(|| events.into_iter().map(event).collect())
@@ -234,12 +234,12 @@ mod tests {
     const HEADER: &str =
         r#""header":{"cluster_id":"12101053776118486841","member_id":"1","revision":"7","raft_term":"2"}"#;
 
-    fn read(request: &Request, body: &str) -> Result<Answered, Failure> {
+    fn read(request: &EtcdRequest, body: &str) -> Result<EtcdReply, EtcdFailure> {
         answer(request, true, body.replace("HEADER", HEADER).as_bytes())
     }
 
-    fn swap() -> Request {
-        Request::Swap { key: "a".into(), expected: 5, value: b"hello".to_vec(), lease: 9 }
+    fn swap() -> EtcdRequest {
+        EtcdRequest::Swap { key: "a".into(), expected: 5, value: b"hello".to_vec(), lease: 9 }
     }
 
     fn kv() -> Kv {
@@ -248,45 +248,46 @@ mod tests {
 
     #[test] // as etcd 3.4.23 wrote them
     fn answers_are_read() {
-        let read = |request: &Request, body| read(request, body).map(|a| (a.cluster, a.revision, a.answer));
+        let read =
+            |request: &EtcdRequest, body| read(request, body).map(|a| (a.cluster, a.revision, a.answer));
         let cluster = 12_101_053_776_118_486_841;
         for (request, body, answer) in [
             (
-                Request::Grant { ttl_s: 5 },
+                EtcdRequest::Grant { ttl_s: 5 },
                 r#"{HEADER,"ID":"9041998810118681093","TTL":"5"}"#,
-                Answer::Granted { lease: 9_041_998_810_118_681_093, ttl_s: 5 },
+                EtcdAnswer::Granted { lease: 9_041_998_810_118_681_093, ttl_s: 5 },
             ),
             (
-                Request::KeepAlive { lease: 1 },
+                EtcdRequest::KeepAlive { lease: 1 },
                 r#"{"result":{HEADER,"ID":"1","TTL":"5"}}"#,
-                Answer::KeptAlive { ttl_s: 5 },
+                EtcdAnswer::KeptAlive { ttl_s: 5 },
             ),
             (
-                Request::KeepAlive { lease: 1 },
+                EtcdRequest::KeepAlive { lease: 1 },
                 r#"{"result":{HEADER,"ID":"1"}}"#,
-                Answer::KeptAlive { ttl_s: 0 },
+                EtcdAnswer::KeptAlive { ttl_s: 0 },
             ),
-            (Request::Revoke { lease: 1 }, "{HEADER}", Answer::Revoked),
+            (EtcdRequest::Revoke { lease: 1 }, "{HEADER}", EtcdAnswer::Revoked),
             (
                 swap(),
                 r#"{HEADER,"succeeded":true,"responses":[{"response_put":{"header":{"revision":"7"}}}]}"#,
-                Answer::Swapped,
+                EtcdAnswer::Swapped,
             ),
             (
                 swap(),
                 r#"{HEADER,"responses":[{"response_range":{"header":{"revision":"2"},"kvs":[{"key":"YQ==","create_revision":"2","mod_revision":"6","version":"1","value":"aGVsbG8=","lease":"9"}],"count":"1"}}]}"#,
-                Answer::Differs(Some(kv())),
+                EtcdAnswer::Differs(Some(kv())),
             ),
             (
                 swap(),
                 r#"{HEADER,"responses":[{"response_range":{"header":{"revision":"2"}}}]}"#,
-                Answer::Differs(None),
+                EtcdAnswer::Differs(None),
             ),
-            (Request::List { prefix: "a".into() }, "{HEADER}", Answer::Listed(vec![])),
+            (EtcdRequest::List { prefix: "a".into() }, "{HEADER}", EtcdAnswer::Listed(vec![])),
             (
-                Request::List { prefix: "a".into() },
+                EtcdRequest::List { prefix: "a".into() },
                 r#"{HEADER,"kvs":[{"key":"YQ==","mod_revision":"6","value":"aGVsbG8=","lease":9}]}"#,
-                Answer::Listed(vec![kv()]),
+                EtcdAnswer::Listed(vec![kv()]),
             ),
         ] {
             assert_eq!(read(&request, body), Ok((cluster, 7, answer)), "{body}");
@@ -297,18 +298,22 @@ mod tests {
     fn an_unreadable_answer_is_a_failure() {
         for body in ["", "null", "{}", "<html>", r#"{"header":{}}"#, r#"{HEADER,"kvs":[{"key":"!"}]}"#] {
             assert!(
-                matches!(read(&Request::List { prefix: "a".into() }, body), Err(Failure::Unreachable(_))),
+                matches!(
+                    read(&EtcdRequest::List { prefix: "a".into() }, body),
+                    Err(EtcdFailure::Unreachable(_))
+                ),
                 "{body}"
             );
         }
         let problem = br#"{"error":"etcdserver: requested lease not found","code":5}"#;
-        assert_eq!(answer(&swap(), false, problem), Err(Failure::NoLease));
-        let Err(Failure::Unreachable(why)) = answer(&swap(), false, br#"{"error":"etcdserver: no leader"}"#)
+        assert_eq!(answer(&swap(), false, problem), Err(EtcdFailure::NoLease));
+        let Err(EtcdFailure::Unreachable(why)) =
+            answer(&swap(), false, br#"{"error":"etcdserver: no leader"}"#)
         else {
             panic!("it is a failure")
         };
         assert!(why.contains("no leader"));
-        assert!(matches!(answer(&swap(), false, b"\xff"), Err(Failure::Unreachable(_))));
+        assert!(matches!(answer(&swap(), false, b"\xff"), Err(EtcdFailure::Unreachable(_))));
     }
 
     #[test]
@@ -318,7 +323,7 @@ mod tests {
         let changes = r#"{"result":{HEADER,"events":[{"kv":{"key":"YQ==","mod_revision":"6","value":"aGVsbG8=","lease":"9"}},{"type":"DELETE","kv":{"key":"YQ==","mod_revision":"8"}}]}}"#;
         assert_eq!(
             line(changes),
-            Some(vec![Watched::Put(kv()), Watched::Deleted { key: "a".into(), revision: 8 }])
+            Some(vec![WatchedChange::Put(kv()), WatchedChange::Deleted { key: "a".into(), revision: 8 }])
         );
         assert_eq!(line(r#"{"result":{HEADER,"canceled":true,"compact_revision":"2"}}"#), None);
         for text in ["", "{}", r#"{"error":{"grpc_code":14}}"#] {

@@ -6,7 +6,7 @@
 //!
 //! On one host the manager of a unit can take etcd's place, over a Unix socket ([`LocalAccess`]).
 //!
-//! TLS is optional, with a certificate of this process and a user in etcd ([`Access`]); without TLS, etcd must be on this host or on a protected
+//! TLS is optional, with a certificate of this process and a user in etcd ([`EtcdAccess`]); without TLS, etcd must be on this host or on a protected
 //! network.
 
 #![forbid(unsafe_code)]
@@ -18,6 +18,6 @@ mod gateway;
 mod json;
 mod local;
 
-pub use access::Access;
+pub use access::EtcdAccess;
 pub use agent::{Agent, MembershipUpdate};
 pub use local::{LocalAccess, LocalAnswer, LocalRequest};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
-use whimbrel_resilience::membership::{Answered, Failure, Request, Watched};
+use whimbrel_resilience::membership::{EtcdFailure, EtcdReply, EtcdRequest, WatchedChange};
 
 /// A manager answers in microseconds; one that is being replaced, in a second or two.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
@@ -29,15 +29,15 @@ pub struct LocalRequest {
     /// The unit's token.
     pub token: String,
     /// The request to the local etcd.
-    pub request: Request,
+    pub request: EtcdRequest,
 }
 
 /// The manager's answer.
-pub type LocalAnswer = Result<Answered, Failure>;
+pub type LocalAnswer = Result<EtcdReply, EtcdFailure>;
 
 impl LocalAccess {
     /// Sends a request and reads its answer.
-    pub(crate) async fn ask(&self, request: Request) -> LocalAnswer {
+    pub(crate) async fn ask(&self, request: EtcdRequest) -> LocalAnswer {
         let asked = async {
             let mut lines = self.open(request).await?.lines();
             let line = lines.next_line().await?.ok_or(std::io::ErrorKind::UnexpectedEof)?;
@@ -45,15 +45,21 @@ impl LocalAccess {
         };
         match tokio::time::timeout(ANSWER_WITHIN, asked).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(e)) => Err(Failure::Unreachable(format!("the manager at {}: {e}", self.socket.display()))),
+            Ok(Err(e)) => {
+                Err(EtcdFailure::Unreachable(format!("the manager at {}: {e}", self.socket.display())))
+            }
             Err(_) => {
-                Err(Failure::Unreachable(format!("the manager at {} is silent", self.socket.display())))
+                Err(EtcdFailure::Unreachable(format!("the manager at {} is silent", self.socket.display())))
             }
         }
     }
 
     /// Sends a watch and hands out changes as they come, until the connection ends or `on_changes` returns false.
-    pub(crate) async fn watch(&self, request: Request, mut on_changes: impl FnMut(Vec<Watched>) -> bool) {
+    pub(crate) async fn watch(
+        &self,
+        request: EtcdRequest,
+        mut on_changes: impl FnMut(Vec<WatchedChange>) -> bool,
+    ) {
         let Ok(stream) = self.open(request).await else { return };
         let mut lines = stream.lines();
         while let Ok(Some(line)) = lines.next_line().await {
@@ -64,7 +70,7 @@ impl LocalAccess {
         }
     }
 
-    async fn open(&self, request: Request) -> std::io::Result<BufReader<UnixStream>> {
+    async fn open(&self, request: EtcdRequest) -> std::io::Result<BufReader<UnixStream>> {
         let mut stream = UnixStream::connect(&self.socket).await?;
         let mut line = serde_json::to_vec(&LocalRequest { token: self.token.clone(), request })?;
         line.push(b'\n');

@@ -10,11 +10,12 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use whimbrel_etcd::{Access, Agent};
+use whimbrel_etcd::{Agent, EtcdAccess};
 use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::detector::Incarnation;
 use whimbrel_resilience::membership::{
-    Change, Claim, ClaimError, Command, CtaInstance, Event, Home, Member, MemberId, Settings, View,
+    ClaimError, CtaHome, CtaInstance, Event, HomeClaim, Member, MemberId, MembershipChange,
+    MembershipCommand, MembershipSettings, MembershipView,
 };
 use whimbrel_resilience::replication::CpfId;
 
@@ -126,7 +127,7 @@ fn endpoints(etcds: &[Etcd]) -> Vec<String> {
 #[derive(Default)]
 struct Heard {
     events: Vec<Event>,
-    view: View,
+    view: MembershipView,
     incarnation: Option<Incarnation>,
 }
 
@@ -138,10 +139,10 @@ struct Node {
 
 impl Node {
     fn start(me: MemberId, endpoints: &[String]) -> Self {
-        Self::start_at(me, &Access { endpoints: endpoints.to_vec(), ..Access::default() })
+        Self::start_at(me, &EtcdAccess { endpoints: endpoints.to_vec(), ..EtcdAccess::default() })
     }
 
-    fn start_at(me: MemberId, access: &Access) -> Self {
+    fn start_at(me: MemberId, access: &EtcdAccess) -> Self {
         let heard = Arc::new((Mutex::new(Heard::default()), Condvar::new()));
         let reported = heard.clone();
         let member = Member {
@@ -150,7 +151,7 @@ impl Node {
             draining: false,
             code_version: CodeVersion(1),
         };
-        let settings = Settings { cluster: "test".into(), me, member, lease: LEASE };
+        let settings = MembershipSettings { cluster: "test".into(), me, member, lease: LEASE };
         let agent = Agent::start(settings, access, move |what| {
             let mut heard = reported.0.lock().unwrap();
             (heard.view, heard.incarnation) = (what.view.clone(), what.incarnation);
@@ -176,19 +177,19 @@ impl Node {
         self.until(&format!("{event:?}"), |heard| heard.events.contains(&event));
     }
 
-    fn until_home(&self, home: Home) {
+    fn until_home(&self, home: CtaHome) {
         self.until(&format!("{home:?}"), |heard| heard.view.home(HOME) == Some(&home));
     }
 
-    fn claim(&self, claim: Claim) {
-        assert!(self.agent.command(Command::Claim(HOME, claim)));
+    fn claim(&self, claim: HomeClaim) {
+        assert!(self.agent.command(MembershipCommand::Claim(HOME, claim)));
     }
 
     fn events(&self) -> Vec<Event> {
         self.heard.0.lock().unwrap().events.clone()
     }
 
-    fn view(&self) -> View {
+    fn view(&self) -> MembershipView {
         self.heard.0.lock().unwrap().view.clone()
     }
 
@@ -198,15 +199,15 @@ impl Node {
 }
 
 /// Two CTAs and a CPF, all listed; the first CTA is the primary of a home, and the second its replica.
-fn pair(endpoints: &[String]) -> (Node, Node, Node, Home) {
+fn pair(endpoints: &[String]) -> (Node, Node, Node, CtaHome) {
     let [a, b, cpf] = [A, B, CPF].map(|id| Node::start(id, endpoints));
     for node in [&a, &b, &cpf] {
         node.until("three members", |heard| heard.view.members().count() == 3 && heard.incarnation.is_some());
     }
-    a.claim(Claim::Found);
-    a.until_event(Event::Claimed(HOME, Home { term: 1, primary: a.place(1), cta_replica: None }));
-    a.claim(Claim::Pair(b.place(2)));
-    let home = Home { term: 2, primary: a.place(1), cta_replica: Some(b.place(2)) };
+    a.claim(HomeClaim::Found);
+    a.until_event(Event::Claimed(HOME, CtaHome { term: 1, primary: a.place(1), cta_replica: None }));
+    a.claim(HomeClaim::Pair(b.place(2)));
+    let home = CtaHome { term: 2, primary: a.place(1), cta_replica: Some(b.place(2)) };
     for node in [&a, &b, &cpf] {
         node.until_home(home);
     }
@@ -218,25 +219,25 @@ fn processes_join_drain_leave_and_die() {
     let Some(etcds) = etcds(1) else { return };
     let endpoints = endpoints(&etcds);
     let (a, b, cpf, _) = pair(&endpoints);
-    assert!(cpf.agent.command(Command::Drain(true)));
+    assert!(cpf.agent.command(MembershipCommand::Drain(true)));
     a.until("draining", |heard| heard.view.member(CPF).is_some_and(|l| l.member.draining));
     let life = cpf.heard.0.lock().unwrap().incarnation.unwrap();
-    assert!(cpf.agent.command(Command::Leave));
+    assert!(cpf.agent.command(MembershipCommand::Leave));
     cpf.until_event(Event::Left);
-    a.until_event(Event::Changed(Change::Gone(CPF, life)));
+    a.until_event(Event::Changed(MembershipChange::Gone(CPF, life)));
 
     let second = Node::start(B, &endpoints);
     let first = b.place(2);
     second.until_event(Event::Occupied(first.incarnation));
     drop(b); // killed: its lease expires, and the other process of its number is listed, in a later incarnation
-    a.until_event(Event::Changed(Change::Gone(B, first.incarnation)));
+    a.until_event(Event::Changed(MembershipChange::Gone(B, first.incarnation)));
     second.until("listed", |heard| heard.incarnation > Some(first.incarnation));
 
     // The record of the replica names an incarnation that does not have the log.
-    second.claim(Claim::Promote);
+    second.claim(HomeClaim::Promote);
     second.until_event(Event::Refused(HOME, ClaimError::NotYours));
-    a.claim(Claim::Alone);
-    second.until_home(Home { term: 3, primary: a.place(1), cta_replica: None });
+    a.claim(HomeClaim::Alone);
+    second.until_home(CtaHome { term: 3, primary: a.place(1), cta_replica: None });
 }
 
 #[test] // the smallest cluster: two nodes, and an etcd on a third as witness
@@ -245,7 +246,7 @@ fn the_witness_is_needed_for_a_takeover_only() {
     let (a, b, cpf, home) = pair(&endpoints(&etcds));
     let before = b.view();
     etcds[0].kill();
-    b.claim(Claim::Promote);
+    b.claim(HomeClaim::Promote);
     b.until_event(Event::Refused(HOME, ClaimError::NoAnswer));
     for node in [&a, &b, &cpf] {
         assert_eq!(node.view(), before, "without the witness nothing changes, and no CTA is promoted");
@@ -256,8 +257,8 @@ fn the_witness_is_needed_for_a_takeover_only() {
         assert_eq!(node.view().home(HOME), Some(&home));
     }
     // Both claim the home, as after a cut between them: one of them gets it.
-    a.claim(Claim::Alone);
-    b.claim(Claim::Promote);
+    a.claim(HomeClaim::Alone);
+    b.claim(HomeClaim::Promote);
     cpf.until("decided", |heard| {
         heard.view.home(HOME).is_some_and(|h| h.term == 3 && h.cta_replica.is_none())
     });
@@ -278,7 +279,7 @@ fn a_witness_that_lost_its_data_is_not_trusted() {
     etcds[0].forget();
     etcds[0].start();
     a.until_event(Event::Replaced);
-    a.claim(Claim::Alone);
+    a.claim(HomeClaim::Alone);
     a.until_event(Event::Refused(HOME, ClaimError::NoAnswer));
     assert_eq!(a.view().home(HOME), Some(&home));
 }
@@ -290,22 +291,22 @@ fn of_three_one_may_stop_or_die_and_without_two_nothing_changes_for_a_minute() {
 
     // The endpoint in use does not answer: the next one is used.
     etcds[0].signal(Signal::STOP);
-    a.claim(Claim::Alone);
-    let alone = Home { term: 3, cta_replica: None, ..home };
+    a.claim(HomeClaim::Alone);
+    let alone = CtaHome { term: 3, cta_replica: None, ..home };
     for node in [&a, &b, &cpf] {
         node.until_home(alone);
     }
     etcds[0].signal(Signal::CONT);
     etcds[0].kill();
-    a.claim(Claim::Pair(b.place(2)));
-    let paired = Home { term: 4, cta_replica: home.cta_replica, ..home };
+    a.claim(HomeClaim::Pair(b.place(2)));
+    let paired = CtaHome { term: 4, cta_replica: home.cta_replica, ..home };
     for node in [&a, &b, &cpf] {
         node.until_home(paired);
     }
 
     let before = b.view();
     etcds[1].kill();
-    b.claim(Claim::Promote);
+    b.claim(HomeClaim::Promote);
     b.until_event(Event::Refused(HOME, ClaimError::NoAnswer));
     std::thread::sleep(Duration::from_secs(60));
     for node in [&a, &b, &cpf] {
@@ -326,8 +327,8 @@ fn of_three_one_may_stop_or_die_and_without_two_nothing_changes_for_a_minute() {
         });
         assert_eq!(node.view(), before, "an election restarts the leases");
     }
-    b.claim(Claim::Promote);
-    a.until_home(Home { term: 5, primary: b.place(2), cta_replica: None });
+    b.claim(HomeClaim::Promote);
+    a.until_home(CtaHome { term: 5, primary: b.place(2), cta_replica: None });
 }
 
 /// Certificates of a test, made by openssl, and removed with it.
@@ -402,7 +403,7 @@ fn over_tls_both_ends_check_certificates() {
         })
         .collect();
     let Some(etcds) = etcds_with(1, "https", &options) else { return };
-    let access = Access {
+    let access = EtcdAccess {
         local: None,
         endpoints: endpoints(&etcds),
         ca_file: Some(made.file("ca.pem")),
@@ -412,16 +413,19 @@ fn over_tls_both_ends_check_certificates() {
     let a = Node::start_at(A, &access);
     a.until("listed", |heard| heard.incarnation.is_some());
     let cpf = Node::start_at(CPF, &access);
-    a.until("watched", |heard| heard.events.contains(&Event::Changed(Change::Member(CPF))));
+    a.until("watched", |heard| heard.events.contains(&Event::Changed(MembershipChange::Member(CPF))));
 
-    let none = Access { certificate: None, ..access.clone() };
+    let none = EtcdAccess { certificate: None, ..access.clone() };
     is_unreachable(&Node::start_at(B, &none), "requires a certificate of this process");
-    let not_taken =
-        Access { certificate: Some((made.file("unknown.pem"), made.file("unknown.key"))), ..access.clone() };
+    let not_taken = EtcdAccess {
+        certificate: Some((made.file("unknown.pem"), made.file("unknown.key"))),
+        ..access.clone()
+    };
     is_unreachable(&Node::start_at(B, &not_taken), "unknown.pem: it has expired, or no CA");
-    let other = Access { ca_file: Some(made.file("other-ca.pem")), ..access.clone() };
+    let other = EtcdAccess { ca_file: Some(made.file("other-ca.pem")), ..access.clone() };
     is_unreachable(&Node::start_at(B, &other), "not signed by a CA in");
-    let plain = Access { endpoints: vec![access.endpoints[0].replace("https", "http")], ..access.clone() };
+    let plain =
+        EtcdAccess { endpoints: vec![access.endpoints[0].replace("https", "http")], ..access.clone() };
     is_unreachable(&Node::start_at(B, &plain), "write https://");
     assert!(a.view().member(B).is_none());
 
@@ -432,7 +436,7 @@ fn over_tls_both_ends_check_certificates() {
     let Some(unsealed) = etcds_with(1, "http", &[]) else { return };
     let there = Node::start(A, &endpoints(&unsealed));
     there.until("listed", |heard| heard.incarnation.is_some());
-    let sealed = Access { endpoints: vec![endpoints(&unsealed)[0].replace("http", "https")], ..access };
+    let sealed = EtcdAccess { endpoints: vec![endpoints(&unsealed)[0].replace("http", "https")], ..access };
     is_unreachable(&Node::start_at(B, &sealed), "write http://");
 }
 
@@ -476,17 +480,17 @@ fn a_user_logs_in_by_password_again_after_its_token_is_lost() {
     }
     let password = etcds[0].dir.join("password");
     std::fs::write(&password, "secret\n").unwrap();
-    let no_user = Access { endpoints: endpoints(&etcds), ..Access::default() };
-    let user = Access { user: Some(("whimbrel".into(), password)), ..no_user.clone() };
+    let no_user = EtcdAccess { endpoints: endpoints(&etcds), ..EtcdAccess::default() };
+    let user = EtcdAccess { user: Some(("whimbrel".into(), password)), ..no_user.clone() };
     let a = Node::start_at(A, &user);
     a.until("listed", |heard| heard.incarnation.is_some());
     let b = Node::start_at(B, &user);
-    a.until("watched", |heard| heard.events.contains(&Event::Changed(Change::Member(B))));
+    a.until("watched", |heard| heard.events.contains(&Event::Changed(MembershipChange::Member(B))));
 
     is_unreachable(&Node::start_at(CPF, &no_user), "user name is empty");
     let wrong = etcds[0].dir.join("wrong");
     std::fs::write(&wrong, "guess").unwrap();
-    let wrong = Access { user: Some(("whimbrel".into(), wrong)), ..no_user };
+    let wrong = EtcdAccess { user: Some(("whimbrel".into(), wrong)), ..no_user };
     is_unreachable(&Node::start_at(CPF, &wrong), "does not accept the user whimbrel");
 
     etcds[0].kill();
@@ -496,6 +500,6 @@ fn a_user_logs_in_by_password_again_after_its_token_is_lost() {
     for node in [&a, &b] {
         node.until("reached", |heard| heard.events.contains(&Event::Reached));
     }
-    a.claim(Claim::Found);
+    a.claim(HomeClaim::Found);
     b.until("reported", |heard| heard.view.home(HOME).is_some());
 }

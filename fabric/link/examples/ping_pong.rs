@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant as Clock;
 
 use whimbrel_ids::Instant;
-use whimbrel_link::{Event, Events, Key, LinkId, Links, Settings};
+use whimbrel_link::{ClusterKey, Event, LinkEvents, LinkId, LinkSettings, Links};
 
 const FRAME: [u8; 600] = [0x5a; 600];
 const ROUNDS: usize = 20_000;
@@ -19,7 +19,7 @@ const BATCH: usize = 32;
 
 /// Sends back every frame of `ROUNDS`, then counts, and answers with one frame when all are there.
 fn other_end(mut links: Links, stop: &AtomicBool) {
-    let mut events = Events::default();
+    let mut events = LinkEvents::default();
     let mut frames = 0;
     while !stop.load(Ordering::Relaxed) {
         links.drain(Instant(1), &mut events);
@@ -35,14 +35,14 @@ fn other_end(mut links: Links, stop: &AtomicBool) {
 }
 
 /// One turn, spinning; says how many frames came.
-fn turn(links: &mut Links, events: &mut Events) -> usize {
+fn turn(links: &mut Links, events: &mut LinkEvents) -> usize {
     links.flush();
     links.drain(Instant(1), events);
     events.iter().filter(|e| matches!(e, Event::Frame { .. })).count()
 }
 
 fn measure(links: &mut Links, link: LinkId) -> (f64, f64, f64) {
-    let mut events = Events::default();
+    let mut events = LinkEvents::default();
     let mut trips = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
         let sent = Clock::now();
@@ -61,8 +61,8 @@ fn measure(links: &mut Links, link: LinkId) -> (f64, f64, f64) {
 }
 
 /// Both ends under these keys, on two threads: p50 and p99 of a round trip in us, ns a frame in batches.
-fn both(keys: Vec<Key>) -> (f64, f64, f64) {
-    let mut settings = Settings::new(b"one end".to_vec());
+fn both(keys: Vec<ClusterKey>) -> (f64, f64, f64) {
+    let mut settings = LinkSettings::new(b"one end".to_vec());
     settings.keys = keys;
     settings.listen = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
     settings.queue_octets_max = 2 * FRAMES * FRAME.len();
@@ -83,7 +83,7 @@ fn both(keys: Vec<Key>) -> (f64, f64, f64) {
 fn main() {
     let mut best = [[f64::INFINITY; 3]; 2];
     for _ in 0..TIMES {
-        for (best, keys) in best.iter_mut().zip([Vec::new(), vec![Key::new([1; 32])]]) {
+        for (best, keys) in best.iter_mut().zip([Vec::new(), vec![ClusterKey::new([1; 32])]]) {
             let (p50, p99, ns) = both(keys);
             *best = [best[0].min(p50), best[1].min(p99), best[2].min(ns)];
         }

@@ -7,7 +7,7 @@ use whimbrel_ids::Instant;
 
 use crate::event::{Counters, DownReason};
 use crate::protocol::{LinkTurn, Protocol};
-use crate::rings::{RingIn, RingOut};
+use crate::rings::{FrameRingReceiver, FrameRingSender};
 use crate::socket;
 
 pub(crate) struct LinkConnection {
@@ -22,8 +22,8 @@ pub(crate) struct LinkConnection {
     /// The socket has no room: wait until it has.
     pub(crate) blocked: bool,
     /// Where frames go, and come from, once they have left the socket.
-    pub(crate) ring_out: Option<RingOut>,
-    pub(crate) ring_in: Option<RingIn>,
+    pub(crate) ring_out: Option<FrameRingSender>,
+    pub(crate) ring_in: Option<FrameRingReceiver>,
 }
 
 impl LinkConnection {

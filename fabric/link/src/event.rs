@@ -152,12 +152,12 @@ enum StoredEvent {
 
 /// Events of one turn, in memory that is used again.
 #[derive(Debug, Default)]
-pub struct Events {
+pub struct LinkEvents {
     records: Vec<StoredEvent>,
     octets: Vec<u8>,
 }
 
-impl Events {
+impl LinkEvents {
     /// How many events there are.
     pub fn len(&self) -> usize {
         self.records.len()

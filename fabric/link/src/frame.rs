@@ -11,7 +11,7 @@
 //! Without a key the body is the hello, and frames follow. With one it is a message of the handshake, and records follow whose contents,
 //! one after the other, are the frames. Numbers in network order. A parser reads what has come so far; a length alone allocates nothing.
 
-use crate::Settings;
+use crate::LinkSettings;
 use crate::seal::BODY_OCTETS_MAX;
 
 /// Octets in a hello, at most.
@@ -41,7 +41,7 @@ pub(crate) enum Protection {
 
 impl Protection {
     /// The protection of these settings.
-    pub(crate) fn of(settings: &Settings) -> Self {
+    pub(crate) fn of(settings: &LinkSettings) -> Self {
         if settings.keys.is_empty() { Protection::Plain } else { Protection::Sealed }
     }
 
@@ -109,7 +109,7 @@ pub(crate) fn write_frame(octets: &[u8], out: &mut Vec<u8>) {
 
 /// Where a process is in the shared memory of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ShmAddress {
     /// Number of the pool.
     pub(crate) pool: u64,
     /// Function whose area it is.
@@ -122,7 +122,7 @@ pub(crate) struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Control {
     /// Where the peer is.
-    Place(Place),
+    Place(ShmAddress),
     /// All frames that follow go through the ring from the peer, under this generation.
     Ring(u32),
     /// The peer reads the area of this end, which it has named.
@@ -134,7 +134,7 @@ pub(crate) fn write_control(control: Control, out: &mut Vec<u8>) {
     let begin = out.len();
     out.extend_from_slice(&[0; FRAME_HEADER]);
     match control {
-        Control::Place(Place { pool, function, incarnation }) => {
+        Control::Place(ShmAddress { pool, function, incarnation }) => {
             out.push(KIND_PLACE);
             out.extend_from_slice(&pool.to_be_bytes());
             out.push(function);
@@ -160,7 +160,7 @@ fn control(octets: &[u8]) -> Option<Control> {
             let (function, pool) = rest.split_last()?;
             let pool = u64::from_be_bytes(pool.try_into().ok()?);
             let incarnation = u32::from_be_bytes([*a, *b, *c, *d]);
-            Some(Control::Place(Place { pool, function: *function, incarnation }))
+            Some(Control::Place(ShmAddress { pool, function: *function, incarnation }))
         }
         (KIND_RING, fields) => Some(Control::Ring(u32::from_be_bytes(fields.try_into().ok()?))),
         (KIND_MAPPED, []) => Some(Control::Mapped),
@@ -170,7 +170,7 @@ fn control(octets: &[u8]) -> Option<Control> {
 
 /// What a link carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Item<'a> {
+pub(crate) enum LinkItem<'a> {
     Frame(&'a [u8]),
     Control(Control),
 }
@@ -188,7 +188,7 @@ pub(crate) enum BadFrame {
 pub(crate) fn frames(
     octets: &[u8],
     octets_max: usize,
-    mut each: impl FnMut(Item<'_>) -> Result<(), BadFrame>,
+    mut each: impl FnMut(LinkItem<'_>) -> Result<(), BadFrame>,
 ) -> Result<usize, BadFrame> {
     let mut taken = 0;
     while let Some((header, rest)) = octets[taken..].split_first_chunk::<FRAME_HEADER>() {
@@ -200,8 +200,8 @@ pub(crate) fn frames(
         }
         let Some(frame) = rest.get(..length) else { break };
         each(match is_control {
-            true => Item::Control(control(frame).ok_or(BadFrame::Control)?),
-            false => Item::Frame(frame),
+            true => LinkItem::Control(control(frame).ok_or(BadFrame::Control)?),
+            false => LinkItem::Frame(frame),
         })?;
         taken += FRAME_HEADER + length;
     }
@@ -215,7 +215,7 @@ mod tests {
     fn taken(octets: &[u8], max: usize) -> (Vec<Vec<u8>>, Result<usize, BadFrame>) {
         let mut all = Vec::new();
         let end = frames(octets, max, |item| {
-            all.extend(if let Item::Frame(f) = item { Some(f.to_vec()) } else { None });
+            all.extend(if let LinkItem::Frame(f) = item { Some(f.to_vec()) } else { None });
             Ok(())
         });
         (all, end)
@@ -223,11 +223,11 @@ mod tests {
 
     #[test]
     fn control_frames_come_back_and_others_are_refused() {
-        let place = Control::Place(Place { pool: u64::MAX - 1, function: 3, incarnation: 7 });
+        let place = Control::Place(ShmAddress { pool: u64::MAX - 1, function: 3, incarnation: 7 });
         let of = |octets: &[u8]| {
             let mut came = None;
             let end = frames(octets, 100, |item| {
-                came = if let Item::Control(control) = item { Some(control) } else { None };
+                came = if let LinkItem::Control(control) = item { Some(control) } else { None };
                 Ok(())
             });
             (came, end)

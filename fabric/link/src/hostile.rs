@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
-use crate::event::{Counters, DownReason, Events};
+use crate::event::{Counters, DownReason, LinkEvents};
 use crate::frame::{FRAME_HEADER, GREETING_HEADER};
 use crate::protocol::{LinkTurn, Protocol};
 use crate::seal::BODY_OCTETS_MAX;
-use crate::{Key, LinkId, Settings};
+use crate::{ClusterKey, LinkId, LinkSettings};
 
 /// The longest frame that is accepted here.
 pub(crate) const FRAME_MAX: usize = 4096;
@@ -15,22 +15,22 @@ const RECORD: usize = 2 + 65_535;
 
 /// One end, its settings and its events.
 pub(crate) struct HostileEnd {
-    pub(crate) settings: Settings,
+    pub(crate) settings: LinkSettings,
     pub(crate) protocol: Protocol,
-    pub(crate) events: Events,
+    pub(crate) events: LinkEvents,
     pub(crate) counters: Counters,
 }
 
 impl HostileEnd {
-    pub(crate) fn new(we_call: bool, keys: Vec<Key>) -> Self {
-        let mut settings = Settings::new(if we_call { b"caller".to_vec() } else { b"called".to_vec() });
+    pub(crate) fn new(we_call: bool, keys: Vec<ClusterKey>) -> Self {
+        let mut settings = LinkSettings::new(if we_call { b"caller".to_vec() } else { b"called".to_vec() });
         settings.keys = keys;
         settings.frame_octets_max = FRAME_MAX;
         let protocol = match we_call {
             true => Protocol::calling(&settings).expect("the system gives random octets"),
             false => Protocol::called(&settings),
         };
-        Self { settings, protocol, events: Events::default(), counters: Counters::default() }
+        Self { settings, protocol, events: LinkEvents::default(), counters: Counters::default() }
     }
 
     pub(crate) fn take(&mut self, octets: &[u8]) -> Result<(), DownReason> {
@@ -84,7 +84,7 @@ const WITH_THE_KEY: u8 = 8;
 /// Panics: when the end does, or holds more than it may.
 pub fn run(input: &[u8]) {
     let Some((case, mut rest)) = input.split_first() else { return };
-    let keys = || if case & KEYED != 0 { vec![Key::new([7; 32])] } else { Vec::new() };
+    let keys = || if case & KEYED != 0 { vec![ClusterKey::new([7; 32])] } else { Vec::new() };
     let victim_calls = case & VICTIM_CALLS != 0;
     let (mut victim, mut peer) =
         (HostileEnd::new(victim_calls, keys()), HostileEnd::new(!victim_calls, keys()));

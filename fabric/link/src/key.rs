@@ -13,9 +13,9 @@ const FILE_OCTETS_MAX: u64 = 1024;
 
 /// The secret that the processes of a cluster share. Wiped when dropped, hidden in `Debug`.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
-pub struct Key([u8; 32]);
+pub struct ClusterKey([u8; 32]);
 
-impl Key {
+impl ClusterKey {
     /// From its octets, which must be random: a key that can be guessed protects nothing.
     pub const fn new(octets: [u8; 32]) -> Self {
         Self(octets)
@@ -29,7 +29,7 @@ impl Key {
     /// The keys of a file: one a line, 64 hexadecimal digits each, the one for outgoing links first. `openssl rand -hex 32` makes one.
     ///
     /// Errors: [`KeyError`]; also for a file that every user can read.
-    pub fn read(path: &Path) -> Result<Vec<Key>, KeyError> {
+    pub fn read(path: &Path) -> Result<Vec<ClusterKey>, KeyError> {
         let unreadable = |e| KeyError::Unreadable(path.to_owned(), e);
         let file = whimbrel_files::open(path).map_err(unreadable)?;
         let mode = file.metadata().map_err(unreadable)?.permissions().mode() & 0o777;
@@ -44,20 +44,20 @@ impl Key {
             return Err(malformed());
         }
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-        let keys: Option<Vec<Key>> = lines.map(from_hex).collect();
+        let keys: Option<Vec<ClusterKey>> = lines.map(from_hex).collect();
         keys.filter(|keys| (1..=KEYS_MAX).contains(&keys.len())).ok_or_else(malformed)
     }
 }
 
-impl core::fmt::Debug for Key {
+impl core::fmt::Debug for ClusterKey {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("Key(…)")
+        f.write_str("ClusterKey(…)")
     }
 }
 
-fn from_hex(text: &str) -> Option<Key> {
+fn from_hex(text: &str) -> Option<ClusterKey> {
     let digits = text.as_bytes();
-    let mut key = Key([0; 32]);
+    let mut key = ClusterKey([0; 32]);
     if digits.len() != 2 * key.0.len() {
         return None;
     }
@@ -110,11 +110,11 @@ mod tests {
     use super::*;
 
     /// The outcome for a file with this content and mode.
-    fn read(name: &str, content: &[u8], mode: u32) -> Result<Vec<Key>, KeyError> {
+    fn read(name: &str, content: &[u8], mode: u32) -> Result<Vec<ClusterKey>, KeyError> {
         let path = std::env::temp_dir().join(format!("whimbrel-link-key-{}-{name}", std::process::id()));
         fs::write(&path, content).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-        let keys = Key::read(&path);
+        let keys = ClusterKey::read(&path);
         fs::remove_file(&path).unwrap();
         keys
     }
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(keys.len(), 2);
         assert_eq!(keys[0].octets()[..4], [0x0a, 0xf1, 0x0a, 0xf1]);
         assert_eq!(keys[1].octets(), &[0x22; 32]);
-        assert_eq!(format!("{:?}", keys[0]), "Key(…)");
+        assert_eq!(format!("{:?}", keys[0]), "ClusterKey(…)");
     }
 
     #[test]
@@ -145,6 +145,6 @@ mod tests {
         }
         assert!(matches!(read("binary", &[0xff; 64], 0o600), Err(KeyError::Unreadable(..))));
         assert!(matches!(read("open", key.as_bytes(), 0o644), Err(KeyError::Exposed(_, 0o644))));
-        assert!(matches!(Key::read(Path::new("/nonexistent/key")), Err(KeyError::Unreadable(..))));
+        assert!(matches!(ClusterKey::read(Path::new("/nonexistent/key")), Err(KeyError::Unreadable(..))));
     }
 }

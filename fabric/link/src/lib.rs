@@ -13,7 +13,7 @@
 //!
 //! # Protection
 //!
-//! Links carry UEs' keys. Without a [`Key`] both ends must be on one host, at loopback addresses; anything else is refused. With a key, the ends
+//! Links carry UEs' keys. Without a [`ClusterKey`] both ends must be on one host, at loopback addresses; anything else is refused. With a key, the ends
 //! prove to each other that they have it, and everything after that is sealed: `Noise_NNpsk0_25519_AESGCM_SHA256`, by the `snow` crate, over
 //! the primitives that the product uses anyway.
 //!
@@ -41,8 +41,8 @@
 //!
 //! # What a peer can cost
 //!
-//! An incoming link is pending until its peer's hello has come (and, with a key, has been proven), for at most [`Settings::greeting_max`]. There are
-//! at most [`Settings::pending_max`] of them; one more displaces the one that has waited longest, so that silent peers cannot keep others out. A
+//! An incoming link is pending until its peer's hello has come (and, with a key, has been proven), for at most [`LinkSettings::greeting_max`]. There are
+//! at most [`LinkSettings::pending_max`] of them; one more displaces the one that has waited longest, so that silent peers cannot keep others out. A
 //! pending link holds little more than [`HELLO_OCTETS_MAX`] octets here, and costs hashes; two exchanges of keys (a tenth of a millisecond) if it
 //! repeats a recorded greeting. A link that is up holds no more than one frame, one record, and what waits to be sent; all are bounded.
 
@@ -66,11 +66,11 @@ use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
 
-pub use event::{Counters, DownReason, Event, Events};
-use frame::Place;
+pub use event::{Counters, DownReason, Event, LinkEvents};
+use frame::ShmAddress;
 
 pub use frame::HELLO_OCTETS_MAX;
-pub use key::{KEYS_MAX, Key, KeyError};
+pub use key::{ClusterKey, KEYS_MAX, KeyError};
 pub use links::Links;
 pub use spin::Spin;
 
@@ -80,12 +80,12 @@ pub struct LinkId(pub u64);
 
 /// How to open [`Links`].
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct LinkSettings {
     /// Where peers connect to; port zero for any that is free. `None`: no peer can connect.
     pub listen: Option<SocketAddr>,
-    /// The cluster's keys, if links are protected: [`Key::read`]. The first is used for outgoing links; incoming links may use any of them, so
+    /// The cluster's keys, if links are protected: [`ClusterKey::read`]. The first is used for outgoing links; incoming links may use any of them, so
     /// that keys can be changed without stopping all processes at once.
-    pub keys: Vec<Key>,
+    pub keys: Vec<ClusterKey>,
     /// What each peer gets first, at most [`HELLO_OCTETS_MAX`] octets.
     pub hello: Vec<u8>,
     /// The longest frame, in both directions. Default 1 MiB: a UE's checkpoint has hundreds of octets, a configuration thousands.
@@ -103,10 +103,10 @@ pub struct Settings {
     /// detectors are far quicker; this ends links that none of them watches.
     pub silence_max: Duration,
     /// Where this process is in its host's shared memory: [`Links::share`].
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<ShmAddress>,
 }
 
-impl Settings {
+impl LinkSettings {
     /// The defaults: no protection, and no listener.
     pub fn new(hello: Vec<u8>) -> Self {
         Self {
@@ -126,7 +126,7 @@ impl Settings {
 
 /// Why [`Links`] could not be opened.
 #[derive(Debug)]
-pub enum OpenError {
+pub enum LinkOpenError {
     /// It would listen without a key at an address that other hosts reach.
     Unprotected(SocketAddr),
     /// The hello is longer than [`HELLO_OCTETS_MAX`].
@@ -139,28 +139,28 @@ pub enum OpenError {
     System(io::Error),
 }
 
-impl core::fmt::Display for OpenError {
+impl core::fmt::Display for LinkOpenError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            OpenError::Unprotected(at) => {
+            LinkOpenError::Unprotected(at) => {
                 write!(
                     f,
                     "links at {at} would carry UEs' keys unprotected: without a key only loopback addresses are allowed"
                 )
             }
-            OpenError::HelloTooLong(octets) => {
+            LinkOpenError::HelloTooLong(octets) => {
                 write!(
                     f,
                     "a hello of {octets} octets is longer than the {HELLO_OCTETS_MAX} that a peer accepts"
                 )
             }
-            OpenError::Listen(at, e) => write!(f, "links cannot be accepted at {at}: {e}"),
-            OpenError::NoRandomness => {
+            LinkOpenError::Listen(at, e) => write!(f, "links cannot be accepted at {at}: {e}"),
+            LinkOpenError::NoRandomness => {
                 f.write_str("the system gives no random octets, without which no key is safe")
             }
-            OpenError::System(e) => write!(f, "links cannot be waited for: {e}"),
+            LinkOpenError::System(e) => write!(f, "links cannot be waited for: {e}"),
         }
     }
 }
 
-impl core::error::Error for OpenError {}
+impl core::error::Error for LinkOpenError {}

@@ -8,15 +8,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::{Timespec, epoll};
 use snow::types::Random;
 use whimbrel_ids::Instant;
-use whimbrel_shm::{Fault, Pool};
+use whimbrel_shm::{Pool, PortFault};
 
 use crate::connection::LinkConnection;
-use crate::event::{Counters, DownReason, Events};
-use crate::frame::{HELLO_OCTETS_MAX, Place};
+use crate::event::{Counters, DownReason, LinkEvents};
+use crate::frame::{HELLO_OCTETS_MAX, ShmAddress};
 use crate::primitives::System;
 use crate::protocol::{LinkTurn, POOLS_MAX, Protocol};
-use crate::rings::{LinkRings, RingEnd, RingIn, RingOut, SOCKETS_AFTER};
-use crate::{LinkId, OpenError, Settings, socket};
+use crate::rings::{FrameRingReceiver, FrameRingSender, PoolRings, RingEnd, SOCKET_POLL_INTERVAL};
+use crate::{LinkId, LinkOpenError, LinkSettings, socket};
 
 /// Octets read from one link in one turn, so that other links do not wait.
 const READ_OCTETS: usize = 256 * 1024;
@@ -30,17 +30,17 @@ const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// Links of one process, for one thread.
 pub struct Links {
-    settings: Settings,
+    settings: LinkSettings,
     epoll: OwnedFd,
     listener: Option<TcpListener>,
     connections: BTreeMap<LinkId, LinkConnection>,
     /// Events that happened outside of `drain`, which returns them.
-    deferred: Events,
+    deferred: LinkEvents,
     last: u64,
     counters: Counters,
     scratch: Box<[u8]>,
     /// The pools of this process.
-    rings: Vec<LinkRings>,
+    rings: Vec<PoolRings>,
     /// When sockets were last looked at.
     polled: Instant,
 }
@@ -48,27 +48,28 @@ pub struct Links {
 impl Links {
     /// Opens the listener, if there is to be one.
     ///
-    /// Errors: [`OpenError`].
-    pub fn open(settings: Settings) -> Result<Self, OpenError> {
+    /// Errors: [`LinkOpenError`].
+    pub fn open(settings: LinkSettings) -> Result<Self, LinkOpenError> {
         if settings.hello.len() > HELLO_OCTETS_MAX {
-            return Err(OpenError::HelloTooLong(settings.hello.len()));
+            return Err(LinkOpenError::HelloTooLong(settings.hello.len()));
         }
         match settings.listen {
             Some(at) if settings.keys.is_empty() && !at.ip().is_loopback() => {
-                return Err(OpenError::Unprotected(at));
+                return Err(LinkOpenError::Unprotected(at));
             }
             _ => {}
         }
         if !settings.keys.is_empty() {
-            System.try_fill_bytes(&mut [0]).map_err(|_| OpenError::NoRandomness)?;
+            System.try_fill_bytes(&mut [0]).map_err(|_| LinkOpenError::NoRandomness)?;
         }
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| OpenError::System(e.into()))?;
+        let epoll =
+            epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| LinkOpenError::System(e.into()))?;
         let listener = match settings.listen {
             None => None,
             Some(at) => {
-                let listener = socket::listen(at).map_err(|e| OpenError::Listen(at, e))?;
+                let listener = socket::listen(at).map_err(|e| LinkOpenError::Listen(at, e))?;
                 epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)
-                    .map_err(|e| OpenError::System(e.into()))?;
+                    .map_err(|e| LinkOpenError::System(e.into()))?;
                 Some(listener)
             }
         };
@@ -77,7 +78,7 @@ impl Links {
             epoll,
             listener,
             connections: BTreeMap::new(),
-            deferred: Events::default(),
+            deferred: LinkEvents::default(),
             last: LISTENER,
             counters: Counters::default(),
             scratch: vec![0; READ_OCTETS].into_boxed_slice(),
@@ -93,12 +94,12 @@ impl Links {
         if self.rings.len() >= POOLS_MAX {
             return Err(std::io::ErrorKind::InvalidInput.into());
         }
-        let rings = LinkRings::of(pool);
-        rings.wait_for(&self.epoll, epoll::EventData::new_u64(BELL))?;
+        let rings = PoolRings::of(pool);
+        rings.register_bell(&self.epoll, epoll::EventData::new_u64(BELL))?;
         let port = &rings.pool.port;
         // An area's number is below sixteen.
         let function = port.own() as u8;
-        let place = Place { pool: rings.pool.id(), function, incarnation: port.incarnation() };
+        let place = ShmAddress { pool: rings.pool.id(), function, incarnation: port.incarnation() };
         self.settings.places.push(place);
         self.rings.push(rings);
         Ok(())
@@ -134,8 +135,9 @@ impl Links {
         let port = |pool: usize| self.rings.get(pool).map(|rings| &rings.pool.port);
         let is_due = |c: &LinkConnection| {
             let arrived =
-                c.ring_in.as_ref().is_some_and(|ring| port(ring.pool).is_some_and(|p| ring.has_arrived(p)));
-            let unblocked = |ring: &RingOut| port(ring.pool).is_some_and(|p| p.is_unblocked(ring.peer()));
+                c.ring_in.as_ref().is_some_and(|ring| port(ring.pool).is_some_and(|p| ring.has_data(p)));
+            let unblocked =
+                |ring: &FrameRingSender| port(ring.pool).is_some_and(|p| p.is_unblocked(ring.peer()));
             arrived || c.ring_out.as_ref().is_some_and(unblocked)
         };
         if !self.rings.is_empty() && self.connections.values().any(is_due) {
@@ -193,7 +195,7 @@ impl Links {
             (Some(ring), Some(rings)) => {
                 if frame.len() > self.settings.frame_octets_max {
                     Err(DownReason::FrameTooLong)
-                } else if ring.waiting() + frame.len() > self.settings.queue_octets_max {
+                } else if ring.queued_octets() + frame.len() > self.settings.queue_octets_max {
                     Err(DownReason::QueueFull)
                 } else {
                     ring.send(&mut rings.pool.port, frame).map_err(|_| DownReason::BadRing)
@@ -207,9 +209,11 @@ impl Links {
         }
     }
 
-    /// Octets that wait to be sent on a link; zero if it has ended. Beyond [`Settings::queue_octets_max`] it ends.
+    /// Octets that wait to be sent on a link; zero if it has ended. Beyond [`LinkSettings::queue_octets_max`] it ends.
     pub fn waiting(&self, link: LinkId) -> usize {
-        let of = |c: &LinkConnection| c.protocol.waiting() + c.ring_out.as_ref().map_or(0, RingOut::waiting);
+        let of = |c: &LinkConnection| {
+            c.protocol.waiting() + c.ring_out.as_ref().map_or(0, FrameRingSender::queued_octets)
+        };
         self.connections.get(&link).map_or(0, of)
     }
 
@@ -249,7 +253,7 @@ impl Links {
     }
 
     /// Receives, and applies timeouts. `events` is cleared first. Never blocks.
-    pub fn drain(&mut self, now: Instant, events: &mut Events) {
+    pub fn drain(&mut self, now: Instant, events: &mut LinkEvents) {
         events.clear();
         core::mem::swap(events, &mut self.deferred);
         for (pool, rings) in self.rings.iter_mut().enumerate() {
@@ -280,7 +284,7 @@ impl Links {
         &self.counters
     }
 
-    fn serve(&mut self, link: LinkId, flags: epoll::EventFlags, events: &mut Events) {
+    fn serve(&mut self, link: LinkId, flags: epoll::EventFlags, events: &mut LinkEvents) {
         let pending = self.connections.get(&link).is_some_and(LinkConnection::is_pending);
         let room = !pending || self.links() < self.settings.links_max;
         let Some(connection) = self.connections.get_mut(&link) else { return };
@@ -305,7 +309,7 @@ impl Links {
             (&connection.ring_in, connection.protocol.peer_place(), connection.protocol.peer_ring())
             && let Some((pool, rings)) = pool_of(&mut self.rings, peer)
         {
-            connection.ring_in = Some(RingIn::from(pool, &rings.pool.port, peer, generation));
+            connection.ring_in = Some(FrameRingReceiver::from(pool, &rings.pool.port, peer, generation));
         }
         if let Err(mut reason) = served {
             // What the peer wrote before it closed the link is there.
@@ -313,14 +317,14 @@ impl Links {
                 && let Some(rings) = self.rings.get_mut(ring.pool)
             {
                 while let Ok(true) = ring.take(&mut rings.pool.port, READ_OCTETS, &mut turn) {}
-                reason = ring.closed(reason);
+                reason = ring.map_close_reason(reason);
             }
             self.finish(link, reason, events);
         }
     }
 
     /// Receives through shared memory. Returns whether sockets may wait until a later turn.
-    fn drain_rings(&mut self, now: Instant, events: &mut Events) -> bool {
+    fn drain_rings(&mut self, now: Instant, events: &mut LinkEvents) -> bool {
         let mut slept = false;
         self.rings.iter().for_each(|rings| slept |= rings.pool.port.after_sleep());
         let mut ended = Vec::new();
@@ -340,11 +344,11 @@ impl Links {
             let Err(end) = ring.take(&mut rings.pool.port, READ_OCTETS, &mut turn) else { continue };
             let reason = match end {
                 RingEnd::Link(reason) => reason,
-                RingEnd::Superseded => superseded(connection, &mut self.scratch, &mut turn),
+                RingEnd::ClosedByPeer => superseded(connection, &mut self.scratch, &mut turn),
             };
             ended.push((*link, reason));
         }
-        let soon = is_used && !slept && now < self.polled + SOCKETS_AFTER;
+        let soon = is_used && !slept && now < self.polled + SOCKET_POLL_INTERVAL;
         if !soon {
             self.polled = now;
         }
@@ -354,7 +358,7 @@ impl Links {
         soon
     }
 
-    fn accept(&mut self, now: Instant, events: &mut Events) {
+    fn accept(&mut self, now: Instant, events: &mut LinkEvents) {
         for _ in 0..READY_PER_TURN {
             let Some(Ok((socket, peer))) = self.listener.as_ref().map(TcpListener::accept) else { return };
             if self.pending() >= self.settings.pending_max {
@@ -399,7 +403,7 @@ impl Links {
         Ok(())
     }
 
-    fn expire(&mut self, now: Instant, events: &mut Events) {
+    fn expire(&mut self, now: Instant, events: &mut LinkEvents) {
         let late = |c: &LinkConnection| !c.protocol.is_up() && c.due <= now;
         let late: Vec<LinkId> =
             self.connections.iter().filter(|(_, c)| late(c)).map(|(link, _)| *link).collect();
@@ -411,7 +415,7 @@ impl Links {
     }
 
     /// Ends a link, or rejects a pending one.
-    fn finish(&mut self, link: LinkId, reason: DownReason, events: &mut Events) {
+    fn finish(&mut self, link: LinkId, reason: DownReason, events: &mut LinkEvents) {
         let Some(mut connection) = self.connections.remove(&link) else { return };
         self.counters.ended(reason);
         end_ring_in(&mut connection, &mut self.rings);
@@ -456,36 +460,36 @@ impl Links {
 }
 
 /// The pool in which a peer has named its place.
-fn pool_of(rings: &mut [LinkRings], peer: Place) -> Option<(usize, &mut LinkRings)> {
+fn pool_of(rings: &mut [PoolRings], peer: ShmAddress) -> Option<(usize, &mut PoolRings)> {
     rings.iter_mut().enumerate().find(|(_, rings)| rings.pool.id() == peer.pool)
 }
 
 /// The ring of a link that has ended may be used by another one.
-fn end_ring_in(connection: &mut LinkConnection, rings: &mut [LinkRings]) {
+fn end_ring_in(connection: &mut LinkConnection, rings: &mut [PoolRings]) {
     if let Some(ring) = &mut connection.ring_in
         && let Some(rings) = rings.get_mut(ring.pool)
     {
-        ring.end(&mut rings.pool.port);
+        ring.release(&mut rings.pool.port);
     }
 }
 
 /// Frames leave the socket for the ring if the peer shares memory, and each end maps the area of the other one; and what waits for room in it is written.
-fn flush_ring(connection: &mut LinkConnection, rings: &mut [LinkRings]) -> Result<(), DownReason> {
+fn flush_ring(connection: &mut LinkConnection, rings: &mut [PoolRings]) -> Result<(), DownReason> {
     if let (None, Some(peer)) = (&connection.ring_out, connection.protocol.peer_place())
         && let Some((pool, rings)) = pool_of(rings, peer)
-        && rings.maps(peer)
+        && rings.has_mapped(peer)
     {
         connection.protocol.map_peer();
         if connection.protocol.is_mapped()
-            && let Some(generation) = rings.begin(peer)
+            && let Some(generation) = rings.begin_sending(peer)
         {
             connection.protocol.leave_for_ring(generation);
-            connection.ring_out = Some(RingOut::to(pool, peer));
+            connection.ring_out = Some(FrameRingSender::to(pool, peer));
         }
     }
     match &mut connection.ring_out {
         Some(ring) => match rings.get_mut(ring.pool) {
-            Some(rings) => ring.flush(&mut rings.pool.port).map_err(|_: Fault| DownReason::BadRing),
+            Some(rings) => ring.flush(&mut rings.pool.port).map_err(|_: PortFault| DownReason::BadRing),
             None => Ok(()),
         },
         None => Ok(()),

@@ -3,12 +3,12 @@
 use core::mem::take;
 use std::net::SocketAddr;
 
-use crate::event::{Counters, DownReason, Events};
+use crate::event::{Counters, DownReason, LinkEvents};
 use crate::frame::{
-    self, BadFrame, BadGreeting, Control, FRAME_HEADER, GREETING_HEADER, Item, Place, Protection,
+    self, BadFrame, BadGreeting, Control, FRAME_HEADER, GREETING_HEADER, LinkItem, Protection, ShmAddress,
 };
-use crate::seal::{self, Calling, Forged, PROOF_OCTETS, Sealed, WrongKey};
-use crate::{LinkId, Settings};
+use crate::seal::{self, CallerHandshake, ForgedRecord, PROOF_OCTETS, SealedChannel, WrongKey};
+use crate::{LinkId, LinkSettings};
 use whimbrel_shm::FUNCTIONS;
 
 /// Memory that a link keeps each way while nothing waits: what a busy turn fills.
@@ -22,8 +22,8 @@ const SEALED_AT_ONCE: usize = 1024 * 1024;
 pub(crate) struct LinkTurn<'a> {
     pub(crate) link: LinkId,
     pub(crate) peer: SocketAddr,
-    pub(crate) settings: &'a Settings,
-    pub(crate) events: &'a mut Events,
+    pub(crate) settings: &'a LinkSettings,
+    pub(crate) events: &'a mut LinkEvents,
     pub(crate) counters: &'a mut Counters,
     /// Whether a pending link may come up.
     pub(crate) room: bool,
@@ -32,11 +32,11 @@ pub(crate) struct LinkTurn<'a> {
 /// The progress of a link.
 enum Stage {
     /// The peer's greeting is awaited. The caller under a key needs the rest of its handshake for it.
-    Greeting(Option<Calling>),
+    Greeting(Option<CallerHandshake>),
     /// The greeting came, under the key: it may be a recording until a fresh record follows.
-    Proving(Box<Sealed>, Vec<u8>),
+    Proving(Box<SealedChannel>, Vec<u8>),
     /// Frames pass, sealed if there is a key.
-    Up(Option<Box<Sealed>>),
+    Up(Option<Box<SealedChannel>>),
 }
 
 pub(crate) struct Protocol {
@@ -59,9 +59,9 @@ pub(crate) struct Protocol {
 #[derive(Default)]
 struct SharedMemoryState {
     /// Where the peer is, one place for each of its pools.
-    places: Vec<Place>,
+    places: Vec<ShmAddress>,
     /// The first of them in a pool of this end.
-    peer: Option<Place>,
+    peer: Option<ShmAddress>,
     /// This end has reported that it maps the peer's area, and the peer has reported the same of this end's.
     maps_peer: bool,
     is_mapped: bool,
@@ -70,12 +70,12 @@ struct SharedMemoryState {
 }
 
 impl SharedMemoryState {
-    fn heard(&mut self, own: &[Place], item: Item<'_>) -> Result<(), BadFrame> {
+    fn heard(&mut self, own: &[ShmAddress], item: LinkItem<'_>) -> Result<(), BadFrame> {
         match item {
             // After the last one.
-            Item::Frame(_) if self.ring.is_some() => return Err(BadFrame::Control),
-            Item::Frame(_) => {}
-            Item::Control(Control::Place(place))
+            LinkItem::Frame(_) if self.ring.is_some() => return Err(BadFrame::Control),
+            LinkItem::Frame(_) => {}
+            LinkItem::Control(Control::Place(place))
                 if self.places.len() < POOLS_MAX && !self.has_named(place.pool) =>
             {
                 let is_area = usize::from(place.function) < FUNCTIONS;
@@ -83,11 +83,13 @@ impl SharedMemoryState {
                 self.places.push(place);
                 self.peer = self.peer.or((both && is_area).then_some(place));
             }
-            Item::Control(Control::Mapped) if self.peer.is_some() && !self.is_mapped => self.is_mapped = true,
-            Item::Control(Control::Ring(generation)) if self.peer.is_some() && self.ring.is_none() => {
+            LinkItem::Control(Control::Mapped) if self.peer.is_some() && !self.is_mapped => {
+                self.is_mapped = true
+            }
+            LinkItem::Control(Control::Ring(generation)) if self.peer.is_some() && self.ring.is_none() => {
                 self.ring = Some(generation);
             }
-            Item::Control(_) => return Err(BadFrame::Control),
+            LinkItem::Control(_) => return Err(BadFrame::Control),
         }
         Ok(())
     }
@@ -106,14 +108,14 @@ impl Protocol {
     }
 
     /// The caller's end. Errors: the system gives no randomness.
-    pub(crate) fn calling(settings: &Settings) -> Result<Self, DownReason> {
+    pub(crate) fn calling(settings: &LinkSettings) -> Result<Self, DownReason> {
         let mut protocol = Self::new(true);
         match settings.keys.first() {
             None => frame::write_greeting(Protection::Plain, &settings.hello, &mut protocol.wire),
             Some(key) => {
                 let prologue = frame::preamble(Protection::Sealed);
                 let (calling, body) =
-                    Calling::new(key, &prologue, &settings.hello).map_err(|_| DownReason::Broken)?;
+                    CallerHandshake::new(key, &prologue, &settings.hello).map_err(|_| DownReason::Broken)?;
                 frame::write_greeting(Protection::Sealed, &body, &mut protocol.wire);
                 protocol.stage = Stage::Greeting(Some(calling));
             }
@@ -122,7 +124,7 @@ impl Protocol {
     }
 
     /// The called end. Under a key it sends nothing to a caller that has not proven to have the key.
-    pub(crate) fn called(settings: &Settings) -> Self {
+    pub(crate) fn called(settings: &LinkSettings) -> Self {
         let mut protocol = Self::new(false);
         if settings.keys.is_empty() {
             frame::write_greeting(Protection::Plain, &settings.hello, &mut protocol.wire);
@@ -135,7 +137,7 @@ impl Protocol {
     }
 
     /// Queues a frame. Errors: the link must end.
-    pub(crate) fn send(&mut self, octets: &[u8], settings: &Settings) -> Result<(), DownReason> {
+    pub(crate) fn send(&mut self, octets: &[u8], settings: &LinkSettings) -> Result<(), DownReason> {
         if octets.len() > settings.frame_octets_max {
             return Err(DownReason::FrameTooLong);
         }
@@ -147,7 +149,7 @@ impl Protocol {
     }
 
     /// Where the peer is, if it shares memory with this end.
-    pub(crate) fn peer_place(&self) -> Option<Place> {
+    pub(crate) fn peer_place(&self) -> Option<ShmAddress> {
         self.shared.peer.filter(|_| self.is_up())
     }
 
@@ -191,7 +193,7 @@ impl Protocol {
                     let until = self.queue.len().min(self.taken + SEALED_AT_ONCE);
                     sealed
                         .seal(&self.queue[self.taken..until], &mut self.wire)
-                        .map_err(|Forged| DownReason::Forged)?;
+                        .map_err(|ForgedRecord| DownReason::Forged)?;
                     self.taken = until;
                     // At least half has been written each time that the rest is moved.
                     if 2 * self.taken >= self.queue.len() {
@@ -268,9 +270,9 @@ impl Protocol {
         }
         let Stage::Up(sealed) = &mut self.stage else { return Ok(taken) };
         let (shared, places) = (&mut self.shared, &turn.settings.places);
-        let each = |item: Item<'_>| {
+        let each = |item: LinkItem<'_>| {
             shared.heard(places, item)?;
-            if let Item::Frame(frame) = item {
+            if let LinkItem::Frame(frame) = item {
                 turn.events.frame(turn.link, frame);
                 turn.counters.frames_in += 1;
             }
@@ -311,7 +313,7 @@ impl Protocol {
     }
 
     /// Says where this end is, before the frames that wait.
-    fn announce(&mut self, places: &[Place]) {
+    fn announce(&mut self, places: &[ShmAddress]) {
         let mut first = Vec::new();
         places.iter().for_each(|place| frame::write_control(Control::Place(*place), &mut first));
         self.queue.splice(..0, first);
@@ -319,7 +321,7 @@ impl Protocol {
 
     fn up(
         &mut self,
-        sealed: Option<Box<Sealed>>,
+        sealed: Option<Box<SealedChannel>>,
         hello: &[u8],
         turn: &mut LinkTurn<'_>,
     ) -> Result<(), DownReason> {
@@ -360,8 +362,8 @@ impl From<WrongKey> for DownReason {
     }
 }
 
-impl From<Forged> for DownReason {
-    fn from(Forged: Forged) -> Self {
+impl From<ForgedRecord> for DownReason {
+    fn from(ForgedRecord: ForgedRecord) -> Self {
         DownReason::Forged
     }
 }

@@ -3,50 +3,50 @@
 use std::collections::BTreeMap;
 
 use rustix::event::epoll;
-use whimbrel_shm::{Area, Fault, Memory, Pool, Port, Receiver};
+use whimbrel_shm::{Area, Memory, Pool, Port, PortFault, Receiver};
 
 use crate::event::DownReason;
-use crate::frame::{FRAME_HEADER, Place};
+use crate::frame::{FRAME_HEADER, ShmAddress};
 use crate::protocol::LinkTurn;
 
-/// How long sockets may wait while rings are looked at again and again: far less than anything that comes through a socket takes.
-pub(crate) const SOCKETS_AFTER: core::time::Duration = core::time::Duration::from_micros(10);
+/// How long rings are polled before sockets are polled again: far shorter than any round trip over a socket.
+pub(crate) const SOCKET_POLL_INTERVAL: core::time::Duration = core::time::Duration::from_micros(10);
 
-/// A process's place in the pool.
-pub(crate) struct LinkRings {
+/// The rings of this process in one shared-memory pool.
+pub(crate) struct PoolRings {
     pub(crate) pool: Pool,
-    /// Areas of functions whose former life still has a link.
-    waiting: BTreeMap<usize, Area>,
-    /// Peers that wrote rubbish, by their incarnation: their frames stay on the socket.
-    pub(crate) rubbish: BTreeMap<u8, u32>,
+    /// Areas of restarted functions whose previous incarnation still has a link.
+    waiting_areas: BTreeMap<usize, Area>,
+    /// Peers that wrote invalid data, by incarnation: their frames go through the socket only.
+    pub(crate) distrusted_peers: BTreeMap<u8, u32>,
 }
 
-impl LinkRings {
+impl PoolRings {
     pub(crate) fn of(pool: Pool) -> Self {
-        Self { pool, waiting: BTreeMap::new(), rubbish: BTreeMap::new() }
+        Self { pool, waiting_areas: BTreeMap::new(), distrusted_peers: BTreeMap::new() }
     }
 
     /// Maps areas that have come, except in the place of one that a link uses: its last frames are read first.
     pub(crate) fn add_arrived(&mut self, is_used: impl Fn(usize) -> bool) {
         let arrived = self.pool.take_arrived();
-        self.waiting.extend(arrived.into_iter().filter(|(of, area)| !self.pool.has(*of, area)));
-        if self.waiting.is_empty() {
+        self.waiting_areas.extend(arrived.into_iter().filter(|(of, area)| !self.pool.has(*of, area)));
+        if self.waiting_areas.is_empty() {
             return;
         }
-        let due: Vec<usize> = self.waiting.keys().copied().filter(|of| !is_used(*of)).collect();
+        let due: Vec<usize> = self.waiting_areas.keys().copied().filter(|of| !is_used(*of)).collect();
         for of in due {
             // Where it cannot be mapped, the function is reached over its socket.
-            let _ = self.waiting.remove(&of).map(|area| self.pool.add(of, area));
+            let _ = self.waiting_areas.remove(&of).map(|area| self.pool.add(of, area));
         }
     }
 
     /// True if the area that the peer announced is mapped at this end.
-    pub(crate) fn maps(&self, peer: Place) -> bool {
+    pub(crate) fn has_mapped(&self, peer: ShmAddress) -> bool {
         self.pool.maps(peer.function.into(), peer.incarnation)
     }
 
-    /// Adds the bell to what is waited for. A bell is never read: edges count.
-    pub(crate) fn wait_for(
+    /// Registers the pool's eventfd with epoll, edge-triggered; it is never read.
+    pub(crate) fn register_bell(
         &self,
         epoll: impl std::os::fd::AsFd,
         data: epoll::EventData,
@@ -56,31 +56,31 @@ impl LinkRings {
     }
 
     /// Begins to send to a peer through its ring. Returns the generation.
-    pub(crate) fn begin(&mut self, peer: Place) -> Option<u32> {
-        if self.rubbish.get(&peer.function) == Some(&peer.incarnation) {
+    pub(crate) fn begin_sending(&mut self, peer: ShmAddress) -> Option<u32> {
+        if self.distrusted_peers.get(&peer.function) == Some(&peer.incarnation) {
             return None;
         }
         self.pool.port.begin(peer.function.into())
     }
 
-    /// A peer wrote rubbish.
-    pub(crate) fn distrust(&mut self, peer: Place) {
-        self.rubbish.insert(peer.function, peer.incarnation);
+    /// Stops the use of rings to a peer that wrote invalid data.
+    pub(crate) fn distrust(&mut self, peer: ShmAddress) {
+        self.distrusted_peers.insert(peer.function, peer.incarnation);
     }
 }
 
 /// Frames that leave through a ring, and those that wait for room in it.
-pub(crate) struct RingOut {
+pub(crate) struct FrameRingSender {
     /// Index of the pool in `Links::rings`.
     pub(crate) pool: usize,
     peer: usize,
-    /// Frames, and first the rest of one, each behind its length.
+    /// Queued frames, each after its length; the first one may be a remainder.
     queue: Vec<u8>,
     taken: usize,
 }
 
-impl RingOut {
-    pub(crate) fn to(pool: usize, peer: Place) -> Self {
+impl FrameRingSender {
+    pub(crate) fn to(pool: usize, peer: ShmAddress) -> Self {
         Self { pool, peer: peer.function.into(), queue: Vec::new(), taken: 0 }
     }
 
@@ -89,28 +89,28 @@ impl RingOut {
     }
 
     /// Octets that wait for room.
-    pub(crate) fn waiting(&self) -> usize {
+    pub(crate) fn queued_octets(&self) -> usize {
         self.queue.len() - self.taken
     }
 
     /// Writes a frame, or has it wait.
-    pub(crate) fn send<M: Memory>(&mut self, port: &mut Port<M>, frame: &[u8]) -> Result<(), Fault> {
-        if self.waiting() == 0 {
+    pub(crate) fn send<M: Memory>(&mut self, port: &mut Port<M>, frame: &[u8]) -> Result<(), PortFault> {
+        if self.queued_octets() == 0 {
             let Some(rest) = push(port, self.peer, frame)? else { return Ok(()) };
-            self.wait(rest);
+            self.enqueue(rest);
         } else {
-            self.wait(frame);
+            self.enqueue(frame);
         }
         Ok(())
     }
 
-    fn wait(&mut self, frame: &[u8]) {
+    fn enqueue(&mut self, frame: &[u8]) {
         self.queue.extend_from_slice(&(frame.len() as u32).to_ne_bytes());
         self.queue.extend_from_slice(frame);
     }
 
     /// Writes what waits, as far as there is room, and lets the peer see it.
-    pub(crate) fn flush<M: Memory>(&mut self, port: &mut Port<M>) -> Result<(), Fault> {
+    pub(crate) fn flush<M: Memory>(&mut self, port: &mut Port<M>) -> Result<(), PortFault> {
         while let Some((header, rest)) = self.queue[self.taken..].split_first_chunk::<FRAME_HEADER>() {
             let length = u32::from_ne_bytes(*header) as usize;
             let frame = rest.get(..length).unwrap_or_default();
@@ -137,7 +137,7 @@ fn push<'a, M: Memory>(
     port: &mut Port<M>,
     peer: usize,
     mut frame: &'a [u8],
-) -> Result<Option<&'a [u8]>, Fault> {
+) -> Result<Option<&'a [u8]>, PortFault> {
     loop {
         let (piece, rest) = frame.split_at(frame.len().min(port.piece_octets_max()));
         if !port.push(peer, piece, rest.is_empty())? {
@@ -151,7 +151,7 @@ fn push<'a, M: Memory>(
 }
 
 /// Frames that come through a ring.
-pub(crate) struct RingIn {
+pub(crate) struct FrameRingReceiver {
     /// Index of the pool in `Links::rings`.
     pub(crate) pool: usize,
     receiver: Receiver,
@@ -159,16 +159,16 @@ pub(crate) struct RingIn {
     incomplete: Vec<u8>,
 }
 
-/// Why a ring is not read any more.
+/// Why a ring is no longer read.
 pub(crate) enum RingEnd {
     /// The link ends for this reason.
     Link(DownReason),
-    /// The peer has ended the link, or wrote rubbish: its socket shows which.
-    Superseded,
+    /// The peer closed the link or wrote invalid data: its socket shows which.
+    ClosedByPeer,
 }
 
-impl RingIn {
-    pub(crate) fn from<M: Memory>(pool: usize, port: &Port<M>, peer: Place, generation: u32) -> Self {
+impl FrameRingReceiver {
+    pub(crate) fn from<M: Memory>(pool: usize, port: &Port<M>, peer: ShmAddress, generation: u32) -> Self {
         let receiver = port.receiver(peer.function.into(), generation);
         Self { pool, receiver, incomplete: Vec::new() }
     }
@@ -177,17 +177,17 @@ impl RingIn {
         self.receiver.peer()
     }
 
-    pub(crate) fn has_arrived<M: Memory>(&self, port: &Port<M>) -> bool {
+    pub(crate) fn has_data<M: Memory>(&self, port: &Port<M>) -> bool {
         port.has_arrived(&self.receiver)
     }
 
-    /// The link has ended: what was taken is confirmed, so that the peer may use the ring for another one.
-    pub(crate) fn end<M: Memory>(&mut self, port: &mut Port<M>) {
+    /// The link has ended: confirms what was taken, so that the peer may use the ring for another link.
+    pub(crate) fn release<M: Memory>(&mut self, port: &mut Port<M>) {
         port.confirm_all(&mut self.receiver);
     }
 
-    /// Why the link ends when the peer closes it now.
-    pub(crate) fn closed(&self, reason: DownReason) -> DownReason {
+    /// The reason of a close by the peer: `Truncated` in the middle of a frame.
+    pub(crate) fn map_close_reason(&self, reason: DownReason) -> DownReason {
         if self.incomplete.is_empty() { reason } else { DownReason::Truncated }
     }
 
@@ -204,8 +204,8 @@ impl RingIn {
             let last = match port.take(&mut self.receiver, &mut self.incomplete) {
                 Ok(None) => break,
                 Ok(Some(last)) => last,
-                Err(Fault::Superseded) => return Err(RingEnd::Superseded),
-                Err(Fault::Rubbish) => return Err(RingEnd::Link(DownReason::BadRing)),
+                Err(PortFault::Superseded) => return Err(RingEnd::ClosedByPeer),
+                Err(PortFault::Rubbish) => return Err(RingEnd::Link(DownReason::BadRing)),
             };
             // A piece without octets counts too: a turn ends.
             octets += self.incomplete.len() - before + FRAME_HEADER;

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use common::{End, LinkReport, linked, send_raw, until};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use whimbrel_link::{DownReason, Key, Links, Settings};
+use whimbrel_link::{ClusterKey, DownReason, LinkSettings, Links};
 
-fn keyed(of: u8) -> impl FnOnce(&mut Settings) {
-    move |settings| settings.keys = vec![Key::new([of; 32])]
+fn keyed(of: u8) -> impl FnOnce(&mut LinkSettings) {
+    move |settings| settings.keys = vec![ClusterKey::new([of; 32])]
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_peer_that_takes_nothing_loses_the_link_at_the_bound() {
 
 #[test]
 fn with_a_key_links_may_leave_the_host() {
-    let mut settings = Settings::new(Vec::new());
+    let mut settings = LinkSettings::new(Vec::new());
     keyed(1)(&mut settings);
     settings.listen = Some("0.0.0.0:0".parse().unwrap());
     let listener = Links::open(settings).unwrap();
@@ -113,7 +113,7 @@ fn a_wrong_key_is_reported_at_the_called_end() {
 fn different_protection_is_reported_at_both_ends() {
     for (caller, listener) in [(false, true), (true, false)] {
         let of = |yes: bool| {
-            move |s: &mut Settings| {
+            move |s: &mut LinkSettings| {
                 if yes {
                     keyed(1)(s)
                 }

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use common::{End, LinkReport, linked, send_raw, until};
-use whimbrel_link::{DownReason, HELLO_OCTETS_MAX, LinkId, Links, OpenError, Settings};
+use whimbrel_link::{DownReason, HELLO_OCTETS_MAX, LinkId, LinkOpenError, LinkSettings, Links};
 
 /// A greeting that is accepted.
 const GREETING: &[u8] = b"WBLK\x02\x00\x00\x02me";
@@ -118,9 +118,9 @@ fn a_refused_connection_is_reported_as_unreachable() {
 fn without_protection_links_stay_on_the_host() {
     let elsewhere: SocketAddr = "192.0.2.1:7000".parse().unwrap();
     for at in [elsewhere, "0.0.0.0:0".parse().unwrap(), "[::]:0".parse().unwrap()] {
-        let mut settings = Settings::new(Vec::new());
+        let mut settings = LinkSettings::new(Vec::new());
         settings.listen = Some(at);
-        assert!(matches!(Links::open(settings), Err(OpenError::Unprotected(_))));
+        assert!(matches!(Links::open(settings), Err(LinkOpenError::Unprotected(_))));
     }
     let mut a = End::calling(|_| {});
     let link = a.links.connect(a.now, elsewhere);
@@ -131,9 +131,9 @@ fn without_protection_links_stay_on_the_host() {
 
 #[test]
 fn the_hello_is_bounded() {
-    assert!(Links::open(Settings::new(vec![0; HELLO_OCTETS_MAX])).is_ok());
-    let long = Links::open(Settings::new(vec![0; HELLO_OCTETS_MAX + 1]));
-    assert!(matches!(long, Err(OpenError::HelloTooLong(_))));
+    assert!(Links::open(LinkSettings::new(vec![0; HELLO_OCTETS_MAX])).is_ok());
+    let long = Links::open(LinkSettings::new(vec![0; HELLO_OCTETS_MAX + 1]));
+    assert!(matches!(long, Err(LinkOpenError::HelloTooLong(_))));
 }
 
 #[test]

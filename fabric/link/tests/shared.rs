@@ -11,11 +11,11 @@ use std::time::Duration;
 use common::{End, LinkReport, send_raw, until};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use whimbrel_ids::Instant;
-use whimbrel_link::{DownReason, Key, LinkId, Links, Settings};
+use whimbrel_link::{ClusterKey, DownReason, LinkId, LinkSettings, Links};
 use whimbrel_shm::{Area, Layout, Made, Memory, Pool, create};
 
-fn keyed(settings: &mut Settings) {
-    settings.keys = vec![Key::new([1; 32])];
+fn keyed(settings: &mut LinkSettings) {
+    settings.keys = vec![ClusterKey::new([1; 32])];
 }
 
 fn area(made: &Made, function: usize) -> Pool {
@@ -261,7 +261,7 @@ fn a_queue_beyond_the_bound_ends_the_link() {
     let made = create().unwrap();
     let (listener, at) = End::listening(keyed);
     let mut b = sharing(listener, &made, 1);
-    let small = |settings: &mut Settings| {
+    let small = |settings: &mut LinkSettings| {
         keyed(settings);
         settings.queue_octets_max = 10_000;
     };

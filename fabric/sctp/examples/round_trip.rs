@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use whimbrel_ids::Instant;
-use whimbrel_sctp_io::{Config, Event, Events, Mode, Settings, Transport};
+use whimbrel_sctp_io::{Config, Event, Events, Mode, Transport, TransportSettings};
 
 const MESSAGES: u32 = 50_000;
 
@@ -16,7 +16,7 @@ fn now() -> Instant {
 fn open(mode: Mode, port: u16) -> Transport {
     let mut config = Config::new(port);
     config.local_addresses = vec![Ipv4Addr::LOCALHOST.into()];
-    let settings = Settings { mode, udp_port: port, ..Settings::new(config) };
+    let settings = TransportSettings { mode, udp_port: port, ..TransportSettings::new(config) };
     Transport::open(&settings, [port as u8; 32], now()).unwrap_or_else(|e| {
         eprintln!("{e}");
         std::process::exit(1);

@@ -9,19 +9,19 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use whimbrel_ids::Instant;
-use whimbrel_sctp::{Adopted, AssociationId, Defect, Endpoint, Layout, Store, UserNotes};
+use whimbrel_sctp::{AdoptedAssociation, AssociationId, Defect, Endpoint, Layout, Store, UserNotes};
 
 use crate::guard::PortGuard;
 use crate::packets::{PacketTransport, Socket, open_sockets, refuse_beside_kernel_sctp};
-use crate::report::{Mode, Obstacle, OpenError, Report};
+use crate::report::{Mode, Obstacle, OpenError, TransportReport};
 use crate::store::AssociationStore;
-use crate::{EndpointState, Settings, Transport};
+use crate::{EndpointState, Transport, TransportSettings};
 
 /// Open sockets without an endpoint.
 #[derive(Debug)]
 pub struct Sockets {
     sockets: Vec<Socket>,
-    report: Report,
+    report: TransportReport,
     /// No other program serves these addresses and this port as long as the sockets stand.
     _guards: Vec<PortGuard>,
 }
@@ -31,7 +31,7 @@ impl Sockets {
     ///
     /// Errors: what stands in the way. [`Mode::Kernel`] does: the kernel acknowledges messages by itself, and what the process that served it
     /// has not handled is lost with it. So does a loaded kernel SCTP.
-    pub fn open(settings: &Settings) -> Result<Self, OpenError> {
+    pub fn open(settings: &TransportSettings) -> Result<Self, OpenError> {
         let candidates: &[Mode] = match settings.mode {
             Mode::Auto => &[Mode::Raw, Mode::Udp],
             Mode::Raw => &[Mode::Raw],
@@ -45,7 +45,7 @@ impl Sockets {
         for mode in candidates {
             match open_sockets(*mode, settings, *mode == Mode::Raw, &mut limits) {
                 Ok((sockets, guards)) => {
-                    let report = Report { chosen: *mode, obstacles, limits };
+                    let report = TransportReport { chosen: *mode, obstacles, limits };
                     return Ok(Self { sockets, report, _guards: guards });
                 }
                 Err(o) => obstacles.push(o),
@@ -55,7 +55,7 @@ impl Sockets {
     }
 
     /// What was chosen, and why not another.
-    pub fn report(&self) -> &Report {
+    pub fn report(&self) -> &TransportReport {
         &self.report
     }
 
@@ -78,7 +78,7 @@ fn kernel_has_no_successor() -> Obstacle {
 /// What a process is given by the one that keeps the sockets.
 #[derive(Debug)]
 pub struct Inheritance {
-    /// How the sockets carry SCTP: [`Report::chosen`] of [`Sockets::report`].
+    /// How the sockets carry SCTP: [`TransportReport::chosen`] of [`Sockets::report`].
     pub mode: Mode,
     /// Duplicates of [`Sockets::fds`].
     pub sockets: Vec<(IpAddr, OwnedFd)>,
@@ -99,7 +99,7 @@ impl Transport {
     /// here on. `settings`: as for [`Transport::open`], of which the mode and the UDP port are those of the sockets.
     ///
     /// Errors: the memory is none for associations, or has too little room for those of this configuration.
-    pub fn inherit(settings: &Settings, from: Inheritance, now: Instant) -> io::Result<Successor> {
+    pub fn inherit(settings: &TransportSettings, from: Inheritance, now: Instant) -> io::Result<Successor> {
         let Inheritance { mode, sockets, store } = from;
         let mut config = settings.endpoint.clone();
         config.export = true;
@@ -113,7 +113,7 @@ impl Transport {
         let sockets = sockets.into_iter().map(|(local, fd)| Socket { fd, local }).collect();
         let mut packets = PacketTransport::over(mode, (sockets, Vec::new()), endpoint, Some(store));
         let (adopted, refused) = packets.adopt(now);
-        let report = Report { chosen: mode, obstacles: Vec::new(), limits: Vec::new() };
+        let report = TransportReport { chosen: mode, obstacles: Vec::new(), limits: Vec::new() };
         let transport =
             Self { inner: EndpointState::Packets(Box::new(packets)), report, adopted: Some(adopted) };
         Ok(Successor { transport, refused })
@@ -121,7 +121,7 @@ impl Transport {
 
     /// The associations that it continues: each is to be [resumed](Transport::resume) or aborted, and then they are to be
     /// [settled](Transport::settle). `None`: it has inherited nothing, or they were taken.
-    pub fn take_adopted(&mut self) -> Option<Vec<Adopted>> {
+    pub fn take_adopted(&mut self) -> Option<Vec<AdoptedAssociation>> {
         self.adopted.take()
     }
 

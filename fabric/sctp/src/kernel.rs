@@ -8,11 +8,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use whimbrel_ids::Instant;
-use whimbrel_sctp::{AssociationId, DownReason, Event, Events, Refusal};
+use whimbrel_sctp::{AssociationId, DownReason, Event, Events, RequestRefusal};
 
 use crate::report::{Mode, Obstacle};
 use crate::sys;
-use crate::{IoCounters, Settings};
+use crate::{IoCounters, TransportSettings};
 
 // Values of the kernel's <linux/sctp.h>, which libc lacks or names differently.
 const SCTP_RTOINFO: i32 = 0;
@@ -118,7 +118,7 @@ fn read_i32(o: &[u8], at: usize) -> Option<i32> {
 }
 
 impl KernelTransport {
-    pub(crate) fn open(settings: &Settings) -> Result<Self, Obstacle> {
+    pub(crate) fn open(settings: &TransportSettings) -> Result<Self, Obstacle> {
         let config = &settings.endpoint;
         let locals = &config.local_addresses;
         let fail = |what: String| move |e: io::Error| Obstacle::of(Mode::Kernel, &what, &e);
@@ -385,19 +385,23 @@ impl KernelTransport {
         Some(slot)
     }
 
-    pub(crate) fn connect(&mut self, addresses: &[IpAddr], port: u16) -> Result<AssociationId, Refusal> {
+    pub(crate) fn connect(
+        &mut self,
+        addresses: &[IpAddr],
+        port: u16,
+    ) -> Result<AssociationId, RequestRefusal> {
         if addresses.is_empty() || port == 0 {
-            return Err(Refusal::InvalidAddress);
+            return Err(RequestRefusal::InvalidAddress);
         }
         let v6 = self.v6;
         let of = |a: &IpAddr| sys::sockaddr_octets(family_form(SocketAddr::new(*a, port), v6));
         let packed: Vec<u8> = addresses.iter().flat_map(of).collect();
         let kernel = sys::connectx(self.fd.as_fd(), &packed).map_err(|e| match e.raw_os_error() {
-            Some(libc::EISCONN | libc::EALREADY) => Refusal::NoRoom,
-            _ => Refusal::InvalidAddress,
+            Some(libc::EISCONN | libc::EALREADY) => RequestRefusal::NoRoom,
+            _ => RequestRefusal::InvalidAddress,
         })?;
-        let slot = self.allocate(kernel).ok_or(Refusal::NoRoom)?;
-        self.name_of(kernel).filter(|n| n.slot == slot).ok_or(Refusal::NoRoom)
+        let slot = self.allocate(kernel).ok_or(RequestRefusal::NoRoom)?;
+        self.name_of(kernel).filter(|n| n.slot == slot).ok_or(RequestRefusal::NoRoom)
     }
 
     pub(crate) fn send(
@@ -406,16 +410,16 @@ impl KernelTransport {
         stream: u16,
         ppid: u32,
         octets: &[u8],
-    ) -> Result<(), Refusal> {
-        let (kernel, slot) = self.find(association).ok_or(Refusal::UnknownAssociation)?;
+    ) -> Result<(), RequestRefusal> {
+        let (kernel, slot) = self.find(association).ok_or(RequestRefusal::UnknownAssociation)?;
         if !slot.established {
-            return Err(Refusal::NotEstablished);
+            return Err(RequestRefusal::NotEstablished);
         }
         if stream >= slot.outbound_streams {
-            return Err(Refusal::InvalidStream);
+            return Err(RequestRefusal::InvalidStream);
         }
         if octets.is_empty() {
-            return Err(Refusal::EmptyMessage);
+            return Err(RequestRefusal::EmptyMessage);
         }
         let info = Info { stream, flags: 0, ppid, association: kernel };
         match sys::send_message(self.fd.as_fd(), octets, SCTP_SNDRCV, &info.octets()) {
@@ -426,8 +430,8 @@ impl KernelTransport {
             Err(e) => {
                 self.counters.send_errors += 1;
                 Err(match e.raw_os_error() {
-                    Some(libc::EAGAIN | libc::ENOBUFS | libc::EMSGSIZE) => Refusal::SendBufferFull,
-                    _ => Refusal::NotEstablished,
+                    Some(libc::EAGAIN | libc::ENOBUFS | libc::EMSGSIZE) => RequestRefusal::SendBufferFull,
+                    _ => RequestRefusal::NotEstablished,
                 })
             }
         }
@@ -515,7 +519,7 @@ fn association_parameters(association: i32, max_retrans: u16) -> Vec<u8> {
     o
 }
 
-fn set_options(fd: BorrowedFd<'_>, settings: &Settings, v6: bool) -> io::Result<()> {
+fn set_options(fd: BorrowedFd<'_>, settings: &TransportSettings, v6: bool) -> io::Result<()> {
     let config = &settings.endpoint;
     let sctp = |name, value: &[u8]| sys::set_option_octets(fd, libc::IPPROTO_SCTP, name, value);
     let millis = |d: core::time::Duration| u32::try_from(d.as_millis()).unwrap_or(u32::MAX);

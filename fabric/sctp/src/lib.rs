@@ -29,11 +29,11 @@ use whimbrel_ids::Instant;
 use whimbrel_sctp::{Connect, Input, Send};
 
 pub use inherit::{Inheritance, Sockets, Successor};
-pub use report::{Mode, Obstacle, OpenError, Report};
+pub use report::{Mode, Obstacle, OpenError, TransportReport};
 pub use store::create_store;
 pub use whimbrel_sctp::{
-    Adopted, AssociationId, Config, Counters, Defect, DownReason, Event, Events, Former, Path, Refusal,
-    Status, UserNotes,
+    AdoptedAssociation, AssociationId, AssociationStatus, Config, Counters, Defect, DownReason, Event,
+    Events, Former, Path, RequestRefusal, UserNotes,
 };
 
 use kernel::KernelTransport;
@@ -44,7 +44,7 @@ pub const UDP_PORT: u16 = 9899;
 
 /// How to open a [`Transport`].
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct TransportSettings {
     /// Which way to the network.
     pub mode: Mode,
     /// Port, addresses and protocol values. The last two, what waits for the user and what comes back unacknowledged, the kernel's SCTP does not
@@ -59,7 +59,7 @@ pub struct Settings {
     pub socket_buffer_octets: usize,
 }
 
-impl Settings {
+impl TransportSettings {
     /// The defaults: any mode that works.
     pub fn new(endpoint: Config) -> Self {
         Self {
@@ -91,16 +91,16 @@ enum EndpointState {
 /// SCTP for one thread, over whatever the host allows.
 pub struct Transport {
     inner: EndpointState,
-    report: Report,
+    report: TransportReport,
     /// Associations of the process before this one, until they are taken.
-    adopted: Option<Vec<Adopted>>,
+    adopted: Option<Vec<AdoptedAssociation>>,
 }
 
 impl Transport {
     /// Opens the sockets. `secret` must be fresh random octets: it keys cookies and tags.
     ///
     /// Errors: every mode that was tried and what stood in its way.
-    pub fn open(settings: &Settings, secret: [u8; 32], now: Instant) -> Result<Self, OpenError> {
+    pub fn open(settings: &TransportSettings, secret: [u8; 32], now: Instant) -> Result<Self, OpenError> {
         let candidates: &[Mode] = match settings.mode {
             Mode::Auto => &[Mode::Kernel, Mode::Raw, Mode::Udp],
             Mode::Kernel => &[Mode::Kernel],
@@ -116,7 +116,7 @@ impl Transport {
             };
             match opened {
                 Ok(inner) => {
-                    let report = Report { chosen: *mode, obstacles, limits };
+                    let report = TransportReport { chosen: *mode, obstacles, limits };
                     return Ok(Self { inner, report, adopted: None });
                 }
                 // A port that is taken is taken: another way around it would only hide that.
@@ -130,7 +130,7 @@ impl Transport {
     }
 
     /// What was chosen, and why not another.
-    pub fn report(&self) -> &Report {
+    pub fn report(&self) -> &TransportReport {
         &self.report
     }
 
@@ -160,14 +160,14 @@ impl Transport {
 
     /// Queues a message for the next flush.
     ///
-    /// Errors: [`Refusal`], such as a full send buffer; nothing was queued then.
+    /// Errors: [`RequestRefusal`], such as a full send buffer; nothing was queued then.
     pub fn send(
         &mut self,
         association: AssociationId,
         stream: u16,
         ppid: u32,
         octets: &[u8],
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestRefusal> {
         match &mut self.inner {
             EndpointState::Packets(t) => t.send(Send { association, stream, ppid, unordered: false, octets }),
             EndpointState::Kernel(t) => t.send(association, stream, ppid, octets),
@@ -211,14 +211,14 @@ impl Transport {
 
     /// Opens an association; [`Event::Up`] or [`Event::Down`] follows. `udp_port` is the peer's, for [`Mode::Udp`].
     ///
-    /// Errors: [`Refusal`] if there is no usable address or no room.
+    /// Errors: [`RequestRefusal`] if there is no usable address or no room.
     pub fn connect(
         &mut self,
         now: Instant,
         addresses: &[IpAddr],
         port: u16,
         udp_port: u16,
-    ) -> Result<AssociationId, Refusal> {
+    ) -> Result<AssociationId, RequestRefusal> {
         match &mut self.inner {
             EndpointState::Packets(t) => t.connect(now, Connect { addresses, port, udp_port }),
             EndpointState::Kernel(t) => t.connect(addresses, port),
@@ -293,7 +293,7 @@ impl Transport {
     }
 
     /// How an association stands; `None` if it is gone, or the kernel's.
-    pub fn status(&self, association: AssociationId) -> Option<Status> {
+    pub fn status(&self, association: AssociationId) -> Option<AssociationStatus> {
         match &self.inner {
             EndpointState::Packets(t) => t.endpoint().status(association),
             EndpointState::Kernel(_) => None,

@@ -6,15 +6,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use whimbrel_ids::Instant;
 use whimbrel_sctp::{
-    Adopted, AssociationId, Connect, Counters, Defect, Endpoint, Events, Former, Input, Outbox, Packets,
-    Path, Refusal, Send, Store,
+    AdoptedAssociation, AssociationId, Connect, Counters, Defect, Endpoint, Events, Former, Input, Outbox,
+    Packets, Path, RequestRefusal, Send, Store,
 };
 
 use crate::guard::PortGuard;
 use crate::report::{Mode, Obstacle};
 use crate::store::AssociationStore;
 use crate::sys::{self, ReceiveBatch};
-use crate::{IoCounters, Settings};
+use crate::{IoCounters, TransportSettings};
 
 /// Most batches taken from one socket before the others and the timers have their turn.
 const BATCHES_PER_DRAIN: usize = 8;
@@ -43,7 +43,7 @@ pub(crate) struct PacketTransport {
 impl PacketTransport {
     pub(crate) fn open(
         mode: Mode,
-        settings: &Settings,
+        settings: &TransportSettings,
         secret: [u8; 32],
         now: Instant,
         limits: &mut Vec<String>,
@@ -69,7 +69,7 @@ impl PacketTransport {
 
     fn open_port(
         mode: Mode,
-        settings: &Settings,
+        settings: &TransportSettings,
         claim: bool,
         secret: [u8; 32],
         now: Instant,
@@ -172,7 +172,7 @@ impl PacketTransport {
     }
 
     /// Continues what a former owner of the store had. Returns it, and the slots that cannot be continued.
-    pub(crate) fn adopt(&mut self, now: Instant) -> (Vec<Adopted>, Vec<(u32, Defect)>) {
+    pub(crate) fn adopt(&mut self, now: Instant) -> (Vec<AdoptedAssociation>, Vec<(u32, Defect)>) {
         let (mut adopted, mut refused) = (Vec::new(), Vec::new());
         let Some(store) = &self.store else { return (adopted, refused) };
         for slot in 0..store.slots() {
@@ -196,7 +196,7 @@ impl PacketTransport {
         }
     }
 
-    pub(crate) fn connect(&mut self, now: Instant, to: Connect<'_>) -> Result<AssociationId, Refusal> {
+    pub(crate) fn connect(&mut self, now: Instant, to: Connect<'_>) -> Result<AssociationId, RequestRefusal> {
         let udp_port = if self.mode == Mode::Udp { to.udp_port } else { 0 };
         let to = Connect { udp_port, ..to };
         let id = self.endpoint.connect(now, to, &mut self.out)?;
@@ -204,7 +204,7 @@ impl PacketTransport {
         Ok(id)
     }
 
-    pub(crate) fn send(&mut self, s: Send<'_>) -> Result<(), Refusal> {
+    pub(crate) fn send(&mut self, s: Send<'_>) -> Result<(), RequestRefusal> {
         self.endpoint.send(s)
     }
 
@@ -339,7 +339,7 @@ pub(crate) fn refuse_beside_kernel_sctp() -> Result<(), Obstacle> {
 /// Opens the sockets. `claim`: takes the lock on the port, which UDP sockets have of their own unless the port was ours to choose.
 pub(crate) fn open_sockets(
     mode: Mode,
-    settings: &Settings,
+    settings: &TransportSettings,
     claim: bool,
     limits: &mut Vec<String>,
 ) -> Result<(Vec<Socket>, Vec<PortGuard>), Obstacle> {
@@ -368,13 +368,17 @@ pub(crate) fn open_sockets(
     Ok((sockets, guards))
 }
 
-fn claim_port(mode: Mode, local: IpAddr, settings: &Settings) -> Result<Option<PortGuard>, Obstacle> {
+fn claim_port(
+    mode: Mode,
+    local: IpAddr,
+    settings: &TransportSettings,
+) -> Result<Option<PortGuard>, Obstacle> {
     let port = settings.endpoint.port;
     let explain = |e: io::Error| Obstacle::of(mode, &format!("taking {local} port {port}"), &e);
     PortGuard::take(local, port).map(Some).map_err(explain)
 }
 
-fn open_socket(mode: Mode, local: IpAddr, settings: &Settings) -> Result<OwnedFd, Obstacle> {
+fn open_socket(mode: Mode, local: IpAddr, settings: &TransportSettings) -> Result<OwnedFd, Obstacle> {
     let port = settings.endpoint.port;
     let (kind, protocol, bind_port) = match mode {
         Mode::Udp => (libc::SOCK_DGRAM, libc::IPPROTO_UDP, settings.udp_port),
@@ -393,7 +397,7 @@ fn open_socket(mode: Mode, local: IpAddr, settings: &Settings) -> Result<OwnedFd
 }
 
 /// Options that make things better and may fail without harm.
-fn tune(fd: BorrowedFd<'_>, local: IpAddr, settings: &Settings) {
+fn tune(fd: BorrowedFd<'_>, local: IpAddr, settings: &TransportSettings) {
     let tos = i32::from(settings.dscp) << 2;
     let set = |level, name, value| drop(sys::set_option(fd, level, name, value));
     let buffer = i32::try_from(settings.socket_buffer_octets).unwrap_or(i32::MAX);

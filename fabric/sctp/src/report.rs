@@ -89,7 +89,7 @@ impl Obstacle {
 
 /// What was chosen, and why what was tried before was not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct TransportReport {
     /// The mode in use.
     pub chosen: Mode,
     /// The modes tried in vain before it, each in one sentence.

@@ -17,7 +17,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use whimbrel_sctp::{Config, Layout, Saved, Store};
+use whimbrel_sctp::{Config, Layout, SavedStore, Store};
 
 use crate::sys::memory::{SharedMemory, sealed_file};
 
@@ -156,7 +156,7 @@ impl Store for AssociationStore {
     }
 }
 
-impl Saved for AssociationStore {
+impl SavedStore for AssociationStore {
     fn layout(&self) -> Layout {
         self.layout
     }

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use whimbrel_ids::Instant;
-use whimbrel_sctp_io::{AssociationId, Config, Event, Events, Mode, Settings, Transport};
+use whimbrel_sctp_io::{AssociationId, Config, Event, Events, Mode, Transport, TransportSettings};
 
 /// Exit status of `run.sh` where user-mode-linux is not installed, or namespaces are not permitted; it prints which.
 const NO_GUEST: i32 = 77;
@@ -223,7 +223,7 @@ struct Server {
 
 impl Server {
     fn open(name: &'static str, mode: Mode, config: Config) -> Self {
-        let settings = Settings { mode, ..Settings::new(config) };
+        let settings = TransportSettings { mode, ..TransportSettings::new(config) };
         // A peer takes no new association from an endpoint that draws the same tags as the one before it.
         let mut secret = [0; 32];
         secret[..8].copy_from_slice(&now().0.to_be_bytes());

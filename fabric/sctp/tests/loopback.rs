@@ -4,20 +4,22 @@ use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use whimbrel_ids::Instant;
-use whimbrel_sctp_io::{AssociationId, Config, DownReason, Event, Events, Mode, Settings, Transport};
+use whimbrel_sctp_io::{
+    AssociationId, Config, DownReason, Event, Events, Mode, Transport, TransportSettings,
+};
 
 fn now() -> Instant {
     Instant(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64)
 }
 
-fn settings(mode: Mode, local: &str, port: u16, udp_port: u16) -> Settings {
+fn settings(mode: Mode, local: &str, port: u16, udp_port: u16) -> TransportSettings {
     let mut config = Config::new(port);
     config.local_addresses = vec![local.parse().unwrap()];
-    Settings { mode, udp_port, ..Settings::new(config) }
+    TransportSettings { mode, udp_port, ..TransportSettings::new(config) }
 }
 
 /// `None`, with a message, where the host does not permit raw sockets.
-fn open(s: &Settings) -> Option<Transport> {
+fn open(s: &TransportSettings) -> Option<Transport> {
     match Transport::open(s, [port_octet(s); 32], now()) {
         Ok(t) => Some(t),
         Err(e) if s.mode == Mode::Raw && e.obstacles.iter().all(|o| o.errno == Some(1)) => {
@@ -28,7 +30,7 @@ fn open(s: &Settings) -> Option<Transport> {
     }
 }
 
-fn port_octet(s: &Settings) -> u8 {
+fn port_octet(s: &TransportSettings) -> u8 {
     s.endpoint.port as u8
 }
 

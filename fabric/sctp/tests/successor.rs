@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use whimbrel_ids::Instant;
 use whimbrel_sctp_io::{
-    Config, DownReason, Event, Events, Inheritance, Mode, Settings, Sockets, Successor, Transport,
+    Config, DownReason, Event, Events, Inheritance, Mode, Sockets, Successor, Transport, TransportSettings,
     create_store,
 };
 
@@ -18,19 +18,19 @@ fn now() -> Instant {
     Instant(std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros() as u64)
 }
 
-fn settings(mode: Mode, port: u16) -> Settings {
+fn settings(mode: Mode, port: u16) -> TransportSettings {
     let mut config = Config::new(port);
     config.local_addresses = vec![IpAddr::from([127, 0, 0, 1])];
     config.associations_max = 8;
     config.hold_acknowledgements = true;
-    Settings { mode, udp_port: port, ..Settings::new(config) }
+    TransportSettings { mode, udp_port: port, ..TransportSettings::new(config) }
 }
 
 /// What the parent keeps, as a manager does.
 struct Kept {
     sockets: Sockets,
     store: OwnedFd,
-    settings: Settings,
+    settings: TransportSettings,
 }
 
 impl Kept {

@@ -19,7 +19,7 @@
 //!   rings the bell, which the sleeper waits on. Neither happens while both are busy.
 //! - **Trust.** Nothing that another process wrote is used before it is checked: heads and tails against what is possible, descriptors against
 //!   bounds, alignment, length and generation; octets are copied before anybody looks at them, so that they cannot change afterwards. All
-//!   accesses are atomic, so any content, at any time, is a value. A function that writes rubbish loses its links ([`Fault`]); others go on.
+//!   accesses are atomic, so any content, at any time, is a value. A function that writes rubbish loses its links ([`PortFault`]); others go on.
 //! - **Quotas.** A ring has [`RING`] descriptors, and an area has as many blocks as all its rings have descriptors. A process that takes nothing
 //!   holds up what is for it, and nothing else.
 //! - **Life.** A ring is used by one link at a time, under a generation that no link before had; a process that dies leaves nothing half-written
@@ -39,5 +39,5 @@ mod tests;
 
 pub use layout::{FUNCTIONS, Layout, RING};
 pub use memory::Mapping;
-pub use pool::{Area, Arrivals, Made, OpenError, Pool, create};
-pub use port::{Fault, Memory, Port, Receiver};
+pub use pool::{Area, AreaArrivals, Made, Pool, PoolOpenError, create};
+pub use port::{Memory, Port, PortFault, Receiver};

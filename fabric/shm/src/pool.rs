@@ -67,13 +67,13 @@ impl Area {
     }
 
     /// The number of its pool.
-    fn pool(&self) -> Result<u64, OpenError> {
+    fn pool(&self) -> Result<u64, PoolOpenError> {
         let mut octets = [0; 16];
-        let read = pread(&self.memory, &mut octets[..], 0).map_err(|e| OpenError::System(e.into()))?;
+        let read = pread(&self.memory, &mut octets[..], 0).map_err(|e| PoolOpenError::System(e.into()))?;
         let word = |at: usize| octets.get(at..at + 8)?.try_into().map(u64::from_ne_bytes).ok();
         match (word(0), word(8)) {
             (Some(FORM), Some(pool)) if read == octets.len() => Ok(pool),
-            _ => Err(OpenError::Foreign),
+            _ => Err(PoolOpenError::Foreign),
         }
     }
 }
@@ -97,10 +97,14 @@ pub fn create() -> io::Result<Made> {
 impl Made {
     /// The pool of one of the functions, which is linked with all others.
     ///
-    /// Errors: [`OpenError`].
-    pub fn open(&self, own: usize) -> Result<Pool, OpenError> {
+    /// Errors: [`PoolOpenError`].
+    pub fn open(&self, own: usize) -> Result<Pool, PoolOpenError> {
         let area = |of: usize| {
-            self.areas.get(of).ok_or(OpenError::NoSuchFunction(of))?.try_clone().map_err(OpenError::System)
+            self.areas
+                .get(of)
+                .ok_or(PoolOpenError::NoSuchFunction(of))?
+                .try_clone()
+                .map_err(PoolOpenError::System)
         };
         let mut pool = Pool::open(&area(own)?, own)?;
         for of in (0..self.areas.len()).filter(|of| *of != own) {
@@ -112,7 +116,7 @@ impl Made {
 
 /// Why a pool cannot be used.
 #[derive(Debug)]
-pub enum OpenError {
+pub enum PoolOpenError {
     /// There is no function of this number.
     NoSuchFunction(usize),
     /// The memory is no area of this form, or of another pool.
@@ -121,7 +125,7 @@ pub enum OpenError {
     System(io::Error),
 }
 
-impl std::fmt::Display for OpenError {
+impl std::fmt::Display for PoolOpenError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::NoSuchFunction(n) => write!(f, "the pool has no area {n}"),
@@ -131,15 +135,15 @@ impl std::fmt::Display for OpenError {
     }
 }
 
-impl std::error::Error for OpenError {}
+impl std::error::Error for PoolOpenError {}
 
 /// The memory and the bells of a pool.
-pub struct Pooled {
+pub struct PooledMemory {
     mapping: Mapping,
     bells: Vec<Option<OwnedFd>>,
 }
 
-impl Memory for Pooled {
+impl Memory for PooledMemory {
     fn load(&self, at: usize) -> u64 {
         self.mapping.words().get(at).map_or(0, |word: &AtomicU64| word.load(Ordering::Relaxed))
     }
@@ -183,7 +187,7 @@ impl Memory for Pooled {
 
 /// Areas of other functions that have come while the pool is in use.
 #[derive(Clone)]
-pub struct Arrivals(Arc<Arrived>);
+pub struct AreaArrivals(Arc<Arrived>);
 
 struct Arrived {
     any: AtomicBool,
@@ -191,7 +195,7 @@ struct Arrived {
     bell: OwnedFd,
 }
 
-impl Arrivals {
+impl AreaArrivals {
     /// Hands the area of another function's present life to the pool, and wakes its thread.
     pub fn put(&self, of: usize, area: Area) {
         self.0.areas.lock().unwrap_or_else(PoisonError::into_inner).insert(of, area);
@@ -204,46 +208,46 @@ impl Arrivals {
 /// A function's place in a pool.
 pub struct Pool {
     /// Its end of the rings.
-    pub port: Port<Pooled>,
+    pub port: Port<PooledMemory>,
     id: u64,
-    arrivals: Arrivals,
+    arrivals: AreaArrivals,
 }
 
 impl Pool {
     /// Takes the area of a function for this process: no other has it. Nothing can be written to the area from elsewhere once it is sealed.
     ///
-    /// Errors: [`OpenError`].
-    pub fn open(area: &Area, own: usize) -> Result<Self, OpenError> {
+    /// Errors: [`PoolOpenError`].
+    pub fn open(area: &Area, own: usize) -> Result<Self, PoolOpenError> {
         let layout = Layout::POOL;
         if own >= layout.functions {
-            return Err(OpenError::NoSuchFunction(own));
+            return Err(PoolOpenError::NoSuchFunction(own));
         }
         let id = area.pool()?;
-        let Area { memory, bell } = area.try_clone().map_err(OpenError::System)?;
-        let mut mapping = Mapping::reserve(layout.words()).map_err(OpenError::System)?;
+        let Area { memory, bell } = area.try_clone().map_err(PoolOpenError::System)?;
+        let mut mapping = Mapping::reserve(layout.words()).map_err(PoolOpenError::System)?;
         place(&mut mapping, &memory, own, true)?;
         let arrived = Arrived {
             any: AtomicBool::new(false),
             areas: Mutex::default(),
-            bell: bell.try_clone().map_err(OpenError::System)?,
+            bell: bell.try_clone().map_err(PoolOpenError::System)?,
         };
         let mut bells: Vec<Option<OwnedFd>> = (0..layout.functions).map(|_| None).collect();
         if let Some(at) = bells.get_mut(own) {
             *at = Some(bell);
         }
-        let port = Port::open(Pooled { mapping, bells }, layout, own);
-        Ok(Self { port, id, arrivals: Arrivals(Arc::new(arrived)) })
+        let port = Port::open(PooledMemory { mapping, bells }, layout, own);
+        Ok(Self { port, id, arrivals: AreaArrivals(Arc::new(arrived)) })
     }
 
     /// Maps the area of another function, in place of that of its former life.
     ///
-    /// Errors: [`OpenError`].
-    pub fn add(&mut self, of: usize, area: Area) -> Result<(), OpenError> {
+    /// Errors: [`PoolOpenError`].
+    pub fn add(&mut self, of: usize, area: Area) -> Result<(), PoolOpenError> {
         if of >= Layout::POOL.functions || of == self.port.own() {
-            return Err(OpenError::NoSuchFunction(of));
+            return Err(PoolOpenError::NoSuchFunction(of));
         }
         if area.pool()? != self.id {
-            return Err(OpenError::Foreign);
+            return Err(PoolOpenError::Foreign);
         }
         let pooled = self.port.memory_mut();
         place(&mut pooled.mapping, &area.memory, of, false)?;
@@ -272,7 +276,7 @@ impl Pool {
     }
 
     /// Where areas of others are put that come from now on.
-    pub fn arrivals(&self) -> Arrivals {
+    pub fn arrivals(&self) -> AreaArrivals {
         self.arrivals.clone()
     }
 
@@ -298,11 +302,11 @@ impl Pool {
 }
 
 /// Maps the words of an area to their place.
-fn place(mapping: &mut Mapping, memory: &OwnedFd, of: usize, is_own: bool) -> Result<(), OpenError> {
+fn place(mapping: &mut Mapping, memory: &OwnedFd, of: usize, is_own: bool) -> Result<(), PoolOpenError> {
     let layout = Layout::POOL;
     let at = layout.area(of)..layout.area(of) + layout.area_words();
     mapping.place(memory, layout.page, at, is_own).map_err(|e| match e.kind() {
-        io::ErrorKind::InvalidData => OpenError::Foreign,
-        _ => OpenError::System(e),
+        io::ErrorKind::InvalidData => PoolOpenError::Foreign,
+        _ => PoolOpenError::System(e),
     })
 }

@@ -43,7 +43,7 @@ pub trait Memory {
 
 /// Why a link cannot be continued in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum PortFault {
     /// The peer wrote what no function writes.
     Rubbish,
     /// The ring has another generation: the peer has ended the link, or wrote rubbish.
@@ -223,7 +223,7 @@ impl<M: Memory> Port<M> {
     }
 
     /// Frees the blocks that a peer has read. Errors: its tail is none that it can have.
-    fn look(&mut self, peer: usize) -> Result<(), Fault> {
+    fn look(&mut self, peer: usize) -> Result<(), PortFault> {
         let tail = self.memory.load(self.layout.tail(peer, self.own));
         self.memory.fence(Ordering::Acquire);
         let Some(sender) = self.senders.get_mut(peer) else { return Ok(()) };
@@ -233,7 +233,7 @@ impl<M: Memory> Port<M> {
             return Ok(());
         }
         if tail.wrapping_sub(sender.freed) > sender.published.wrapping_sub(sender.freed) {
-            return Err(Fault::Rubbish);
+            return Err(PortFault::Rubbish);
         }
         while sender.freed != tail {
             self.free.push(sender.blocks[self.layout.slot(sender.freed)]);
@@ -250,7 +250,7 @@ impl<M: Memory> Port<M> {
     /// there was room: if not, the peer wakes this process when there is.
     ///
     /// Errors: the peer wrote rubbish.
-    pub fn push(&mut self, peer: usize, octets: &[u8], last: bool) -> Result<bool, Fault> {
+    pub fn push(&mut self, peer: usize, octets: &[u8], last: bool) -> Result<bool, PortFault> {
         let Some(sender) = self.senders.get(peer) else { return Ok(false) };
         if sender.head.wrapping_sub(sender.freed) >= LOOKED_AFTER.min(self.layout.ring as u32) {
             self.look(peer)?;
@@ -330,18 +330,18 @@ impl<M: Memory> Port<M> {
     /// How many descriptors wait by the ring's head. It may be behind what was taken, since it is raised last.
     ///
     /// Errors: it is no head of this generation.
-    fn waiting(&self, receiver: &Receiver) -> Result<u32, Fault> {
+    fn waiting(&self, receiver: &Receiver) -> Result<u32, PortFault> {
         let (generation, head) = halves(self.memory.load(self.layout.head(receiver.peer, self.own)));
         self.memory.fence(Ordering::Acquire);
         let (ring, ahead) = (self.layout.ring as u32, head.wrapping_sub(receiver.tail));
         if generation != receiver.generation {
-            Err(Fault::Superseded)
+            Err(PortFault::Superseded)
         } else if ahead <= ring {
             Ok(ahead)
         } else if ahead.wrapping_neg() <= ring {
             Ok(0)
         } else {
-            Err(Fault::Rubbish)
+            Err(PortFault::Rubbish)
         }
     }
 
@@ -353,7 +353,7 @@ impl<M: Memory> Port<M> {
     /// Appends the next piece to `into`. Returns whether it is the last of its frame; `None` if nothing waits.
     ///
     /// Errors: what is there is no piece, and nothing of it was taken.
-    pub fn take(&self, receiver: &mut Receiver, into: &mut Vec<u8>) -> Result<Option<bool>, Fault> {
+    pub fn take(&self, receiver: &mut Receiver, into: &mut Vec<u8>) -> Result<Option<bool>, PortFault> {
         let layout = &self.layout;
         if !self.is_named(receiver) {
             let looks = receiver.looks;
@@ -362,7 +362,7 @@ impl<M: Memory> Port<M> {
                 return Ok(None);
             }
             if !self.is_named(receiver) {
-                return Err(Fault::Rubbish);
+                return Err(PortFault::Rubbish);
             }
         }
         self.memory.fence(Ordering::Acquire);
@@ -375,7 +375,7 @@ impl<M: Memory> Port<M> {
         let in_a_block = offset.is_multiple_of(layout.block_octets()) && length <= layout.block_octets();
         let is_whole = is_last || length == layout.block_octets();
         if offset >= layout.blocks() * layout.block_octets() || !in_a_block || !is_whole {
-            return Err(Fault::Rubbish);
+            return Err(PortFault::Rubbish);
         }
         let begin = into.len();
         into.resize(begin + length, 0);

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use proptest::prelude::*;
 
 use crate::layout::Layout;
-use crate::pool::{Area, OpenError, Pool, create};
-use crate::port::{Fault, HEAD_EVERY, Memory, Port, Receiver};
+use crate::pool::{Area, Pool, PoolOpenError, create};
+use crate::port::{HEAD_EVERY, Memory, Port, PortFault, Receiver};
 
 /// Rings of two descriptors and blocks of two words: full, and wrapped, soon.
 const SMALL: Layout = Layout::new(3, 2, 2, 1, 1);
@@ -37,7 +37,7 @@ struct Interruption {
 
 /// A process's view of the machine.
 #[derive(Clone)]
-struct View {
+struct MachineView {
     machine: Rc<Machine>,
     own: usize,
     /// Stores of this process become visible late.
@@ -45,7 +45,7 @@ struct View {
     interruption: Rc<RefCell<Option<Interruption>>>,
 }
 
-impl View {
+impl MachineView {
     fn of(machine: &Rc<Machine>, own: usize, delayed: bool) -> Self {
         machine.words.borrow_mut().resize(SMALL.words(), 0);
         let delayed = delayed.then(Rc::default);
@@ -86,7 +86,7 @@ impl View {
     }
 }
 
-impl Memory for View {
+impl Memory for MachineView {
     fn load(&self, at: usize) -> u64 {
         self.step();
         let own = self.delayed.as_ref().and_then(|d| {
@@ -119,20 +119,20 @@ impl Memory for View {
     }
 }
 
-type Shared = Rc<RefCell<Port<View>>>;
+type SharedPort = Rc<RefCell<Port<MachineView>>>;
 
 /// Function 0 sends to function 1 under a first generation.
 struct Pair {
     machine: Rc<Machine>,
-    sender: Shared,
-    receiver: Shared,
+    sender: SharedPort,
+    receiver: SharedPort,
     ring: Rc<RefCell<Receiver>>,
 }
 
 fn pair(sender_delayed: bool) -> Pair {
     let machine = Rc::new(Machine::default());
-    let mut sender = Port::open(View::of(&machine, 0, sender_delayed), SMALL, 0);
-    let receiver = Port::open(View::of(&machine, 1, !sender_delayed), SMALL, 1);
+    let mut sender = Port::open(MachineView::of(&machine, 0, sender_delayed), SMALL, 0);
+    let receiver = Port::open(MachineView::of(&machine, 1, !sender_delayed), SMALL, 1);
     let generation = sender.begin(1).unwrap();
     sender.memory().settle();
     receiver.memory().settle();
@@ -145,14 +145,14 @@ fn frame(n: u8) -> Vec<u8> {
     vec![n; 11]
 }
 
-fn send(port: &Shared, n: u8) -> bool {
+fn send(port: &SharedPort, n: u8) -> bool {
     let mut port = port.borrow_mut();
     let sent = port.push(1, &frame(n), true).unwrap();
     port.publish(1);
     sent
 }
 
-fn receive(port: &Shared, ring: &Rc<RefCell<Receiver>>) -> Vec<u8> {
+fn receive(port: &SharedPort, ring: &Rc<RefCell<Receiver>>) -> Vec<u8> {
     let (mut port, mut ring) = (port.borrow_mut(), ring.borrow_mut());
     let mut all = Vec::new();
     let mut octets = Vec::new();
@@ -287,13 +287,13 @@ fn a_ring_is_lent_again_when_the_link_before_has_been_read_or_its_reader_is_gone
     let second = pair.sender.borrow_mut().begin(1).unwrap();
     let former = &mut *pair.ring.borrow_mut();
     let mut looks = (0..HEAD_EVERY).map(|_| pair.receiver.borrow().take(former, &mut Vec::new()));
-    assert_eq!(looks.find(|look| *look != Ok(None)), Some(Err(Fault::Superseded)));
+    assert_eq!(looks.find(|look| *look != Ok(None)), Some(Err(PortFault::Superseded)));
     drop(looks);
     *former = pair.receiver.borrow_mut().receiver(0, second);
     assert!(send(&pair.sender, 2));
     pair.sender.borrow_mut().end(1, false);
     // The receiver dies, and another process takes its place.
-    let successor = Port::open(View::of(&pair.machine, 1, false), SMALL, 1);
+    let successor = Port::open(MachineView::of(&pair.machine, 1, false), SMALL, 1);
     assert_eq!(successor.incarnation(), 2);
     assert!(pair.sender.borrow_mut().begin(1).is_some());
     pair.sender.borrow_mut().end(1, true);
@@ -310,7 +310,7 @@ fn a_head_without_its_descriptor_is_rubbish_and_one_behind_what_was_taken_is_not
     assert!(!receiver.has_arrived(&ring));
     words.borrow_mut()[SMALL.head(0, 1)] = generation | 1;
     assert!(receiver.has_arrived(&ring), "a process that is about to sleep looks at the head");
-    assert_eq!(receiver.take(&mut ring, &mut Vec::new()), Err(Fault::Rubbish));
+    assert_eq!(receiver.take(&mut ring, &mut Vec::new()), Err(PortFault::Rubbish));
     words.borrow_mut()[SMALL.head(0, 1)] = generation;
     assert!(send(&pair.sender, 1));
     // Its sender is just about to raise the head.
@@ -324,7 +324,7 @@ fn a_head_without_its_descriptor_is_rubbish_and_one_behind_what_was_taken_is_not
         assert_eq!(receiver.take(&mut again, &mut Vec::new()), Ok(Some(true)), "what is named is there");
         let mut looks = (0..=HEAD_EVERY).map(|_| receiver.take(&mut again, &mut Vec::new()));
         let found = looks.find(|look| *look != Ok(None));
-        assert_eq!(found, Some(Err(Fault::Rubbish)));
+        assert_eq!(found, Some(Err(PortFault::Rubbish)));
     }
 }
 
@@ -391,7 +391,7 @@ fn a_sealed_area_is_written_by_its_owner_alone_however_another_opens_it() {
     assert_ne!(peer.port.memory().load(head), 0);
     assert!(peer.maps(0, owner.port.incarnation()));
     // The area of another pool.
-    assert!(matches!(peer.add(2, Area::create(8).unwrap()), Err(OpenError::Foreign)));
+    assert!(matches!(peer.add(2, Area::create(8).unwrap()), Err(PoolOpenError::Foreign)));
 }
 
 #[test]
@@ -430,7 +430,7 @@ proptest! {
     ) {
         let machine = Rc::new(Machine::default());
         let mut ports: Vec<_> =
-            (0..3).map(|n| Port::open(View::of(&machine, n, false), SMALL, n)).collect();
+            (0..3).map(|n| Port::open(MachineView::of(&machine, n, false), SMALL, n)).collect();
         let from_0 = ports[0].begin(1).unwrap();
         let from_2 = ports[2].begin(1).unwrap();
         prop_assert!(ports[1].begin(0).is_some());
@@ -465,7 +465,7 @@ proptest! {
     #[test]
     fn any_content_of_all_words_is_a_value(words in prop::collection::vec(prop_oneof![any::<u64>(), 0..4u64], SMALL.words())) {
         let machine = Rc::new(Machine::default());
-        let mut port = Port::open(View::of(&machine, 1, false), SMALL, 1);
+        let mut port = Port::open(MachineView::of(&machine, 1, false), SMALL, 1);
         let begun = port.begin(0);
         machine.words.borrow_mut().copy_from_slice(&words);
         let mut ring = port.receiver(0, words[SMALL.head(0, 1)] as u32);
@@ -477,7 +477,7 @@ proptest! {
         port.after_sleep();
         port.end(0, false);
         let _ = port.begin(0);
-        let mut again = Port::open(View::of(&machine, 1, false), SMALL, 1);
+        let mut again = Port::open(MachineView::of(&machine, 1, false), SMALL, 1);
         prop_assert!(again.begin(2).is_some());
     }
 }

@@ -5,12 +5,12 @@
 #[path = "../../src/function/messages.rs"]
 mod messages;
 
-use messages::{Descriptors, Question};
+use messages::{Descriptors, ManagerRequest};
 
 libfuzzer_sys::fuzz_target!(|line: &[u8]| {
-    if let Ok(question) = serde_json::from_slice::<Question>(line) {
+    if let Ok(question) = serde_json::from_slice::<ManagerRequest>(line) {
         let written = serde_json::to_vec(&question).expect("a question is written");
-        let again: Question = serde_json::from_slice(&written).expect("what is written is read");
+        let again: ManagerRequest = serde_json::from_slice(&written).expect("what is written is read");
         assert_eq!(serde_json::to_vec(&again).expect("a question is written"), written);
     }
     if let Ok(names) = serde_json::from_slice::<Descriptors>(line) {

@@ -14,9 +14,9 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, info, warn};
 use whimbrel_ids::{Instant, SNssai};
-use whimbrel_link::{DownReason, Event, Events, LinkId, Links, Spin};
+use whimbrel_link::{DownReason, Event, LinkEvents, LinkId, Links, Spin};
 use whimbrel_resilience::cta_replica::LinkEnd;
-use whimbrel_resilience::link::{Hello, Role, ToCta};
+use whimbrel_resilience::link::{Hello, LinkRole, ToCta};
 use whimbrel_resilience::region::Region;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{CpfOutbox, ReplicatedCpf};
@@ -29,7 +29,7 @@ use super::replay_sandbox::Sandbox;
 use super::status::{CpfStatus, StatusReporter};
 use super::watchdog::InputWatchdog;
 use crate::clock;
-use crate::config::Memory;
+use crate::config::MemoryConfig;
 use crate::log_limiter::LogLimiter;
 use crate::observation::{Condition, Console};
 use crate::ue_memory::UeMemory;
@@ -54,7 +54,7 @@ const LEAVES_WITHIN: Duration = Duration::from_secs(10);
 const STOP_CHECKED_EVERY: Duration = Duration::from_millis(200);
 
 /// What the operator configures.
-pub struct Settings {
+pub struct CpfSettings {
     /// The addresses of the CTAs, of which one is the primary.
     pub ctas: Vec<SocketAddr>,
     /// Where further CTAs are found.
@@ -67,7 +67,7 @@ pub struct Settings {
     /// The cluster's key, where the cluster is not on one host.
     pub key_file: Option<PathBuf>,
     /// The memory of its UEs at rest.
-    pub memory: Memory,
+    pub memory: MemoryConfig,
     /// Where its status is shown, with `--api`.
     pub console: Option<Arc<Console>>,
 }
@@ -114,10 +114,10 @@ struct CtaConnection {
 
 /// The process, on one thread.
 pub struct CpfProcess {
-    settings: Settings,
+    settings: CpfSettings,
     discovery: Option<CtaDiscovery>,
     links: Links,
-    events: Events,
+    events: LinkEvents,
     frame: Vec<u8>,
     cta: CtaConnection,
     peers: PeerCpfs,
@@ -138,9 +138,9 @@ pub struct CpfProcess {
 
 impl CpfProcess {
     /// Opens its sockets. Errors: one sentence.
-    pub fn open(mut settings: Settings) -> Result<Self, String> {
+    pub fn open(mut settings: CpfSettings) -> Result<Self, String> {
         let mut links =
-            Links::open(super::settings(settings.listen, Role::Cpf, settings.key_file.as_deref())?)
+            Links::open(super::settings(settings.listen, LinkRole::Cpf, settings.key_file.as_deref())?)
                 .map_err(|e| format!("--listen: {e}"))?;
         super::share_memory(&mut links);
         settings.listen = links.local_addr().unwrap_or(settings.listen);
@@ -155,7 +155,7 @@ impl CpfProcess {
             settings,
             discovery,
             links,
-            events: Events::default(),
+            events: LinkEvents::default(),
             frame: Vec::new(),
             cta: CtaConnection {
                 link: None,
@@ -302,7 +302,7 @@ impl CpfProcess {
             let why = "it is not registered in etcd: CTAs that reach etcd move its UEs to other CPFs";
             (Condition::Limited, why.into())
         } else {
-            let Settings { region, listen, .. } = &self.settings;
+            let CpfSettings { region, listen, .. } = &self.settings;
             (Condition::Up, format!("CPF {} of its CTA, in region {region}, at {listen}", m.id.0))
         };
         CpfStatus {
@@ -463,27 +463,27 @@ impl CpfProcess {
         let hello = Hello::from_octets(hello);
         if self.cta.link == Some(link) {
             return match hello {
-                Ok(Hello { role: Role::Cta, .. }) => {
+                Ok(Hello { role: LinkRole::Cta, .. }) => {
                     debug!(cta = %peer, "the link to a CTA is up");
-                    let Settings { region, listen, slice, .. } = &self.settings;
+                    let CpfSettings { region, listen, slice, .. } = &self.settings;
                     self.send_to_cta(&match &self.membership {
                         Some(m) => ToCta::Resume { life: m.life, id: m.id, has: m.end.taken() },
                         None => ToCta::Join { region: region.clone(), address: *listen, slice: *slice },
                     });
                 }
-                Ok(Hello { role: Role::Cpf, .. }) => self.unusable_cta(now, peer, "it is a CPF"),
-                Ok(Hello { role: Role::Upf, .. }) => self.unusable_cta(now, peer, "it is a UPF"),
+                Ok(Hello { role: LinkRole::Cpf, .. }) => self.unusable_cta(now, peer, "it is a CPF"),
+                Ok(Hello { role: LinkRole::Upf, .. }) => self.unusable_cta(now, peer, "it is a UPF"),
                 Err(e) => self.unusable_cta(now, peer, &e.to_string()),
             };
         }
         match hello {
-            Ok(Hello { role: Role::Cpf, .. }) => self.peer_link_up(now, link, (peer, we_called)),
-            Ok(Hello { role: Role::Cta, .. }) => {
+            Ok(Hello { role: LinkRole::Cpf, .. }) => self.peer_link_up(now, link, (peer, we_called)),
+            Ok(Hello { role: LinkRole::Cta, .. }) => {
                 // A CTA that has taken over says so by connecting; it expects this CPF to connect to it.
                 self.links.close(link);
                 self.cta_replaced(now, peer);
             }
-            Ok(Hello { role: Role::Upf, .. }) => self.links.close(link),
+            Ok(Hello { role: LinkRole::Upf, .. }) => self.links.close(link),
             Err(why) => {
                 if self.peers.rejected.allows(now, peer, why.label()) {
                     warn!(%peer, "a link is refused: {why}");

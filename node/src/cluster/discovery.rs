@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tracing::{debug, error, info, warn};
-use whimbrel_etcd::{Access, Agent, MembershipUpdate};
+use whimbrel_etcd::{Agent, EtcdAccess, MembershipUpdate};
 use whimbrel_resilience::CodeVersion;
-use whimbrel_resilience::membership::{Command, Event, Member, MemberId, Settings};
+use whimbrel_resilience::membership::{Event, Member, MemberId, MembershipCommand, MembershipSettings};
 use whimbrel_resilience::region::Region;
 use whimbrel_resilience::replication::CpfId;
 
@@ -23,7 +23,7 @@ const LEAVING: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct AtEtcd {
     /// Addresses of etcd, and credentials.
-    pub etcd: Access,
+    pub etcd: EtcdAccess,
     /// The cluster's name in etcd.
     pub name: String,
     /// The number of the pair of CTAs.
@@ -32,7 +32,7 @@ pub struct AtEtcd {
 
 /// What the thread that watches etcd has found.
 #[derive(Default)]
-struct Found {
+struct DiscoveredRecords {
     /// The primary CTA, and its replica.
     home: Vec<u16>,
     /// The addresses of all CTAs so far. They are kept: a CTA whose record expired may still be alive.
@@ -53,7 +53,7 @@ pub(super) struct CtaDiscovery {
     address: SocketAddr,
     entropy: SystemEntropy,
     agent: Agent,
-    found: Arc<Mutex<Found>>,
+    found: Arc<Mutex<DiscoveredRecords>>,
     /// The number under which it is or was registered.
     pub(super) listed: Option<CpfId>,
 }
@@ -62,12 +62,12 @@ impl CtaDiscovery {
     /// Registers this CPF with its address, and looks for CTAs. Errors: one sentence.
     pub(super) fn start(at: AtEtcd, region: Region, address: SocketAddr) -> Result<Self, String> {
         let mut entropy = SystemEntropy::new()?;
-        let found = Arc::new(Mutex::new(Found::default()));
+        let found = Arc::new(Mutex::new(DiscoveredRecords::default()));
         let agent = register(&at, &region, address, &mut entropy, found.clone())?;
         Ok(Self { at, region, address, entropy, agent, found, listed: None })
     }
 
-    fn with_found<R>(&self, what: impl FnOnce(&mut Found) -> R) -> R {
+    fn with_found<R>(&self, what: impl FnOnce(&mut DiscoveredRecords) -> R) -> R {
         what(&mut self.found.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -96,13 +96,13 @@ impl CtaDiscovery {
 
     /// Shows in etcd that this CPF leaves.
     pub(super) fn drain(&self) {
-        self.agent.command(Command::Drain(true));
+        self.agent.command(MembershipCommand::Drain(true));
     }
 
     /// Deletes the record, and waits a little for that.
     pub(super) fn leave(self) {
         let until = std::time::Instant::now() + LEAVING;
-        self.agent.command(Command::Leave);
+        self.agent.command(MembershipCommand::Leave);
         while std::time::Instant::now() < until && !self.with_found(|h| h.left) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -115,10 +115,10 @@ fn register(
     region: &Region,
     address: SocketAddr,
     entropy: &mut SystemEntropy,
-    found: Arc<Mutex<Found>>,
+    found: Arc<Mutex<DiscoveredRecords>>,
 ) -> Result<Agent, String> {
     let number = u16::from_ne_bytes(entropy.octets()).max(1);
-    let settings = Settings {
+    let settings = MembershipSettings {
         cluster: at.name.clone(),
         me: MemberId::Cpf(CpfId(number)),
         member: Member {

@@ -14,16 +14,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::warn;
 use whimbrel_ids::Instant;
 use whimbrel_resilience::detector::{
-    Cause, Change, Counters, Detector, Discriminator, Incarnation, Input, LENGTH, Outbox, Reflector,
-    ReflectorCounters, Timing,
+    Counters, Detector, Discriminator, Incarnation, Input, LENGTH, Outbox, PeerChange, PeerDownCause,
+    Reflector, ReflectorCounters, Timing,
 };
 use whimbrel_resilience::membership::MemberId;
 use whimbrel_resilience::sbfd::{SBFD_OCTETS, SbfdChange, SbfdDiscriminator, SbfdReflector, SbfdTarget};
 use whimbrel_user_io::{TtlSocket, run_in_real_time};
 
 use crate::clock;
-use crate::config::Probing;
-use crate::observation::{Metric, Sample};
+use crate::config::ProbingConfig;
+use crate::observation::{Metric, MetricSample};
 use crate::sbfd::{DropLog, SbfdFigures, SbfdProber, SbfdVerdict};
 
 /// Heartbeats taken in one turn.
@@ -43,26 +43,26 @@ const FALSE_ALARM_WINDOW: Duration = Duration::from_secs(10);
 
 /// Heartbeats that were ignored, by the sender or by the responder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ignored {
+pub struct IgnoredHeartbeats {
     malformed: u64,
     forged: u64,
     foreign: u64,
     stale: u64,
 }
 
-impl From<Counters> for Ignored {
+impl From<Counters> for IgnoredHeartbeats {
     fn from(of: Counters) -> Self {
         Self { malformed: of.malformed, forged: of.forged, foreign: of.foreign, stale: of.stale }
     }
 }
 
-impl From<ReflectorCounters> for Ignored {
+impl From<ReflectorCounters> for IgnoredHeartbeats {
     fn from(of: ReflectorCounters) -> Self {
         Self { malformed: of.malformed, forged: of.forged, foreign: of.foreign, stale: 0 }
     }
 }
 
-impl Add for Ignored {
+impl Add for IgnoredHeartbeats {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -75,16 +75,20 @@ impl Add for Ignored {
     }
 }
 
-impl Ignored {
+impl IgnoredHeartbeats {
     /// For the metrics.
-    pub(super) fn samples(self) -> [Sample; 4] {
+    pub(super) fn samples(self) -> [MetricSample; 4] {
         let all = [
             ("malformed", self.malformed),
             ("forged", self.forged),
             ("foreign", self.foreign),
             ("stale", self.stale),
         ];
-        all.map(|(why, value)| Sample { metric: Metric::HeartbeatsIgnored, label: Some(why.into()), value })
+        all.map(|(why, value)| MetricSample {
+            metric: Metric::HeartbeatsIgnored,
+            label: Some(why.into()),
+            value,
+        })
     }
 }
 
@@ -130,7 +134,7 @@ impl HeartbeatMonitor {
     }
 
     /// Probes members by S-BFD too, from the same address; `None`: it does not. Errors: one sentence.
-    pub(super) fn probing(mut self, probing: Option<Probing>) -> Result<Self, String> {
+    pub(super) fn probing(mut self, probing: Option<ProbingConfig>) -> Result<Self, String> {
         let from = self.socket.local_addr().map_err(|e| format!("S-BFD probes cannot be sent: {e}"))?.ip();
         self.sbfd = probing.map(|probing| SbfdProber::start(from, probing)).transpose()?;
         Ok(self)
@@ -207,11 +211,11 @@ impl HeartbeatMonitor {
         for (of, change) in self.out.changes.drain(..) {
             let Some((member, _)) = self.places.get(&of).copied() else { continue };
             match change {
-                Change::Down(_, Cause::Silent) => {
+                PeerChange::Down(_, PeerDownCause::Silent) => {
                     self.declared_lost.push((now + FALSE_ALARM_WINDOW, of));
                     silent.push((member, Unanswered::Heartbeats));
                 }
-                Change::FalseAlarm(_) => {
+                PeerChange::FalseAlarm(_) => {
                     warn!(%member, "a process that was declared lost is alive: it has to join again")
                 }
                 _ => {}
@@ -263,7 +267,7 @@ impl HeartbeatMonitor {
 #[derive(Default)]
 struct Identity {
     reflector: Option<Reflector>,
-    ignored: Ignored,
+    ignored: IgnoredHeartbeats,
     /// Answers S-BFD probes to the member's number, on the same port: several processes of a host share its address, and port 7784 is for one.
     sbfd: Option<SbfdReflector>,
     sbfd_before: SbfdFigures,
@@ -316,7 +320,7 @@ impl HeartbeatResponder {
     }
 
     /// What was ignored since the start, while it had an identity.
-    pub(super) fn ignored(&self) -> Ignored {
+    pub(super) fn ignored(&self) -> IgnoredHeartbeats {
         self.identity.lock().unwrap_or_else(PoisonError::into_inner).ignored()
     }
 
@@ -332,7 +336,7 @@ impl HeartbeatResponder {
 }
 
 impl Identity {
-    fn ignored(&self) -> Ignored {
+    fn ignored(&self) -> IgnoredHeartbeats {
         let present = self.reflector.as_ref().map(|r| r.counters().into()).unwrap_or_default();
         self.ignored + present
     }
@@ -442,7 +446,10 @@ mod tests {
             responder.set_identity(None);
             forged = responder.ignored().forged;
         }
-        assert_eq!(responder.ignored(), Ignored { malformed: 2, forged, ..Ignored::default() });
+        assert_eq!(
+            responder.ignored(),
+            IgnoredHeartbeats { malformed: 2, forged, ..IgnoredHeartbeats::default() }
+        );
     }
 
     #[test] // heartbeats of a second and 16 misses would take 17 s
@@ -453,7 +460,7 @@ mod tests {
         let responder = HeartbeatResponder::start(at).unwrap();
         let patient = Timing::new(Duration::from_secs(1), 16).unwrap();
         let timing = SbfdTiming::new(Duration::from_millis(100), 4).unwrap();
-        let probing = Some(Probing { timing, one_link: true, real_time: false });
+        let probing = Some(ProbingConfig { timing, one_link: true, real_time: false });
         let monitor = HeartbeatMonitor::open("127.0.0.1:0".parse().unwrap(), &[7; 32], patient).unwrap();
         let mut monitor = monitor.probing(probing).unwrap();
         for round in 1..=2 {

@@ -25,31 +25,31 @@ mod tests;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use whimbrel_etcd::Access;
-use whimbrel_link::{Key, Links, Settings as LinkSettings};
-use whimbrel_resilience::link::{Hello, Role};
+use whimbrel_etcd::EtcdAccess;
+use whimbrel_link::{ClusterKey, LinkSettings, Links};
+use whimbrel_resilience::link::{Hello, LinkRole};
 
 use crate::config::Cluster;
-pub use cpf::{CpfProcess, Settings};
+pub use cpf::{CpfProcess, CpfSettings};
 pub use discovery::AtEtcd;
 pub use pair_primary::{PairEvent, PairPrimary};
 pub use pair_replica::{PairReplica, Promotion, ReplicaEvent};
 pub use peer_amfs::PeerAmfs;
-pub use pool::{Pool, PoolEvent, SentToUpf, log_protocol_violation};
+pub use pool::{CpfPool, PoolEvent, SentToUpf, log_protocol_violation};
 pub use replay_sandbox::replay_sandbox;
 pub use ue_queries::UeQueryReply;
 pub use upf_links::UpfLinks;
 pub use watchdog::InputWatchdog;
 
 /// What log lines call the witness of a cluster.
-fn witness_name(access: &Access) -> &'static str {
+fn witness_name(access: &EtcdAccess) -> &'static str {
     if access.local.is_some() { "the unit's manager" } else { "etcd" }
 }
 
 /// Opens the address to which CPFs and the other CTA connect; `None` where UEs are served in this process. Errors: one sentence.
 fn open_links(cluster: &Cluster) -> Result<Option<Links>, String> {
     let Some(at) = cluster.listen else { return Ok(None) };
-    let mut links = Links::open(settings(at, Role::Cta, cluster.key_file.as_deref())?)
+    let mut links = Links::open(settings(at, LinkRole::Cta, cluster.key_file.as_deref())?)
         .map_err(|e| format!("cluster.listen: {e}"))?;
     share_memory(&mut links);
     Ok(Some(links))
@@ -68,11 +68,11 @@ fn share_memory(links: &mut Links) -> bool {
 }
 
 /// The settings of links. Errors: what is wrong with the cluster's key, in one sentence.
-fn settings(listen: SocketAddr, role: Role, key_file: Option<&Path>) -> Result<LinkSettings, String> {
+fn settings(listen: SocketAddr, role: LinkRole, key_file: Option<&Path>) -> Result<LinkSettings, String> {
     let mut settings = LinkSettings::new(Hello::own(role).to_octets());
     settings.listen = Some(listen);
     match key_file {
-        Some(file) => settings.keys = Key::read(file).map_err(|e| e.to_string())?,
+        Some(file) => settings.keys = ClusterKey::read(file).map_err(|e| e.to_string())?,
         None if !listen.ip().is_loopback() => {
             return Err(format!(
                 "links at {listen} would carry UEs' keys unprotected: name the file with the cluster's key (`cluster.key_file`, \

@@ -9,21 +9,21 @@ use std::time::Duration;
 use tracing::{debug, error, info, warn};
 use whimbrel_control::config::Config as ControlConfig;
 use whimbrel_ids::Instant;
-use whimbrel_link::{Event, Events, LinkId, Links};
+use whimbrel_link::{Event, LinkEvents, LinkId, Links};
 use whimbrel_resilience::CodeVersion;
-use whimbrel_resilience::link::{CpfTable, Hello, HelloError, Role, ToCta, ToCtaReplica, ToPrimaryCta};
-use whimbrel_resilience::membership::{ClaimError, Home, MemberId};
+use whimbrel_resilience::link::{CpfTable, Hello, HelloError, LinkRole, ToCta, ToCtaReplica, ToPrimaryCta};
+use whimbrel_resilience::membership::{ClaimError, CtaHome, MemberId};
 use whimbrel_resilience::pair::{self, ReplicaAction};
 
 use super::heartbeat::{HeartbeatMonitor, HeartbeatResponder};
 use super::pool::{PendingLinks, ResumingCpf};
 use super::rejected_peers::RejectedPeers;
 use super::witness::{Witness, WitnessEvent};
-use super::{PairPrimary, Pool};
+use super::{CpfPool, PairPrimary};
 use crate::config::{Cluster, PairOf};
 use crate::entropy::SystemEntropy;
 use crate::log_limiter::LogLimiter;
-use crate::observation::{Condition, Console, Metric, Sample};
+use crate::observation::{Condition, Console, Metric, MetricSample};
 use crate::sbfd::SbfdFigures;
 
 /// How often etcd's record of the primary is checked.
@@ -51,7 +51,7 @@ pub enum ReplicaEvent {
     /// The primary is lost and this CTA does not take over: what was replicated is void.
     Reset,
     /// This CTA is the primary now, from an empty state or from what it replicated: see [`PairReplica::promote`].
-    Promoted(Home, Option<FormerPrimary>),
+    Promoted(CtaHome, Option<FormerPrimary>),
 }
 
 /// What is known of the primary that this CTA replaces.
@@ -63,7 +63,7 @@ pub struct FormerPrimary {
 
 /// What a CTA has when it becomes the primary.
 pub struct Promotion {
-    home: Home,
+    home: CtaHome,
     links: Links,
     witness: Witness,
     responder: HeartbeatResponder,
@@ -83,8 +83,8 @@ impl Promotion {
         config: Arc<ControlConfig>,
         entropy: &mut SystemEntropy,
         console: Arc<Console>,
-    ) -> Result<(Pool, PairPrimary), String> {
-        let mut pool = Pool::over(self.links, cluster, config, entropy, console)?;
+    ) -> Result<(CpfPool, PairPrimary), String> {
+        let mut pool = CpfPool::over(self.links, cluster, config, entropy, console)?;
         pool.set_pending(self.pending);
         let (members, former) = self.former.map(|former| (former.members, former.endpoints)).unzip();
         pool.begin(now, members.map(|members| (members, self.resuming)), self.witness.roll());
@@ -132,7 +132,7 @@ struct Retry {
 
 /// Links that CPFs have set up here.
 #[derive(Default)]
-struct Incoming {
+struct IncomingCpfLinks {
     pending: PendingLinks,
     rejected: RejectedPeers,
     /// CPFs that resume, and since when they wait.
@@ -150,11 +150,11 @@ pub struct PairReplica {
     witness: Witness,
     responder: HeartbeatResponder,
     links: Links,
-    events: Events,
+    events: LinkEvents,
     frame: Vec<u8>,
     phase: Phase,
     retry: Retry,
-    incoming: Incoming,
+    incoming: IncomingCpfLinks,
     replica_events: Vec<ReplicaEvent>,
     /// When the metrics are set again.
     samples_at: Instant,
@@ -190,11 +190,11 @@ impl PairReplica {
             witness,
             responder,
             links,
-            events: Events::default(),
+            events: LinkEvents::default(),
             frame: Vec::new(),
             phase: Phase::Looking(Instant::ZERO),
             retry: Retry { at: Instant::ZERO, pause: Duration::ZERO, log },
-            incoming: Incoming::default(),
+            incoming: IncomingCpfLinks::default(),
             replica_events: Vec::new(),
             samples_at: Instant::ZERO,
         };
@@ -280,8 +280,8 @@ impl PairReplica {
     }
 
     /// What it counts while it is not the primary.
-    fn samples(&self) -> Vec<Sample> {
-        let one = |metric, value| Sample { metric, label: None, value };
+    fn samples(&self) -> Vec<MetricSample> {
+        let one = |metric, value| MetricSample { metric, label: None, value };
         let mut samples = vec![
             one(Metric::LinkRejected, self.incoming.rejected.total()),
             one(Metric::EtcdRecordsIgnored, self.witness.ignored()),
@@ -298,7 +298,7 @@ impl PairReplica {
     fn link_up(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &[u8]) {
         let hello = Hello::from_octets(hello);
         match (&self.phase, hello) {
-            (Phase::Connecting { link: to_primary, number, .. }, Ok(Hello { role: Role::Cta, code }))
+            (Phase::Connecting { link: to_primary, number, .. }, Ok(Hello { role: LinkRole::Cta, code }))
                 if *to_primary == link =>
             {
                 if code != CodeVersion::own() {
@@ -320,7 +320,7 @@ impl PairReplica {
                 );
                 self.give_up(now, label, sentence);
             }
-            (_, Ok(hello @ Hello { role: Role::Cpf, .. })) => {
+            (_, Ok(hello @ Hello { role: LinkRole::Cpf, .. })) => {
                 self.incoming.pending.insert(link, (peer, hello));
             }
             _ => self.links.close(link),
@@ -542,7 +542,7 @@ impl PairReplica {
     }
 
     /// What this CTA has as the primary.
-    pub fn promote(self, home: Home, former: Option<FormerPrimary>) -> Promotion {
+    pub fn promote(self, home: CtaHome, former: Option<FormerPrimary>) -> Promotion {
         let Self { links, witness, responder, incoming, endpoints, smf, .. } = self;
         responder.set_identity(None);
         let resuming = incoming.resuming.into_iter().map(|(_, cpf)| cpf).collect();
@@ -562,7 +562,7 @@ impl PairReplica {
         self.phase = Phase::Looking(now + CHECK_AGAIN);
         let home = self.witness.home();
         // A pause holds back connections only: a vacant role is claimed, and etcd's record of this CTA corrected, all the same.
-        let connects = |home: &Home| home.cta_replica != Some(me) && home.primary.cta != me.cta;
+        let connects = |home: &CtaHome| home.cta_replica != Some(me) && home.primary.cta != me.cta;
         if now < self.retry.at && home.as_ref().is_some_and(connects) {
             return;
         }

@@ -10,13 +10,13 @@ use tracing::{info, warn};
 use whimbrel_control::Flat;
 use whimbrel_control::amf::PeerAmfId;
 use whimbrel_ids::{AmfId, Instant};
-use whimbrel_link::{Event, Events, Key, LinkId, Links, Settings};
+use whimbrel_link::{ClusterKey, Event, LinkEvents, LinkId, LinkSettings, Links};
 use whimbrel_resilience::link::PeerAmfHello;
-use whimbrel_resilience::{N14Error, PeerReplicas, Received, ToStore};
+use whimbrel_resilience::{N14Error, PeerMessageOutcome, PeerReplicas, ToStore};
 
 use super::rejected_peers::RejectedPeers;
 use crate::config::PeerAmfs as Config;
-use crate::observation::{Metric, Sample};
+use crate::observation::{Metric, MetricSample};
 
 /// Between two attempts to connect.
 const RECONNECT_AFTER: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ const REPLICATE_EVERY: Duration = Duration::from_millis(100);
 const STABLE_AFTER: Duration = Duration::from_secs(2);
 
 /// One peer AMF.
-struct PeerAmf {
+struct PeerAmfLink {
     name: String,
     amf_id: AmfId,
     addresses: Vec<SocketAddr>,
@@ -46,9 +46,9 @@ struct PeerAmf {
 /// All peer AMFs, by [`PeerAmfId`].
 pub struct PeerAmfs {
     links: Links,
-    events: Events,
+    events: LinkEvents,
     own: AmfId,
-    all: Vec<PeerAmf>,
+    all: Vec<PeerAmfLink>,
     replicas: PeerReplicas,
     /// When UEs that have changed are sent next, and whether all are then.
     replicate: (Instant, bool),
@@ -63,13 +63,13 @@ impl PeerAmfs {
         if config.amfs.is_empty() {
             return Ok(None);
         }
-        let mut settings = Settings::new(PeerAmfHello(own).to_octets());
+        let mut settings = LinkSettings::new(PeerAmfHello(own).to_octets());
         settings.listen = config.listen;
         if let Some(file) = &config.key_file {
-            settings.keys = Key::read(file).map_err(|e| format!("peer_amfs.key_file: {e}"))?;
+            settings.keys = ClusterKey::read(file).map_err(|e| format!("peer_amfs.key_file: {e}"))?;
         }
         let links = Links::open(settings).map_err(|e| format!("peer_amfs.listen: {e}"))?;
-        let all = config.amfs.iter().map(|n| PeerAmf {
+        let all = config.amfs.iter().map(|n| PeerAmfLink {
             name: n.name.clone(),
             amf_id: n.amf_id,
             addresses: n.addresses.clone(),
@@ -84,7 +84,7 @@ impl PeerAmfs {
         let all = all.collect();
         let numbers = (0u8..).map(PeerAmfId).zip(config.amfs.iter().map(|n| n.replicas as usize));
         let replicas = PeerReplicas::new(numbers);
-        let (events, rejected) = (Events::default(), RejectedPeers::default());
+        let (events, rejected) = (LinkEvents::default(), RejectedPeers::default());
         Ok(Some(Self {
             links,
             events,
@@ -122,10 +122,12 @@ impl PeerAmfs {
                     let from = (0u8..).map(PeerAmfId).zip(&self.all).find(|(_, n)| n.link == Some(link));
                     let Some((from, _)) = from else { continue };
                     match self.replicas.receive(from, octets) {
-                        Received::Input => messages.push((from, octets.to_vec())),
-                        Received::Completed(whole) => messages.push((from, whole.octets().to_vec())),
-                        Received::Answer(answer) => self.links.send(link, answer.octets()),
-                        Received::Taken => {}
+                        PeerMessageOutcome::Input => messages.push((from, octets.to_vec())),
+                        PeerMessageOutcome::Completed(whole) => {
+                            messages.push((from, whole.octets().to_vec()))
+                        }
+                        PeerMessageOutcome::Answer(answer) => self.links.send(link, answer.octets()),
+                        PeerMessageOutcome::Taken => {}
                     }
                 }
                 Event::Down { link, reason } => {
@@ -243,8 +245,8 @@ impl PeerAmfs {
     }
 
     /// For the metrics.
-    pub fn samples(&self) -> Vec<Sample> {
-        let one = |metric, value| Sample { metric, label: None, value };
+    pub fn samples(&self) -> Vec<MetricSample> {
+        let one = |metric, value| MetricSample { metric, label: None, value };
         let connected = self.all.iter().filter(|n| n.link.is_some()).count() as u64;
         let (links, replicas) = (self.links.counters(), self.replicas.counters());
         vec![
@@ -262,7 +264,7 @@ impl PeerAmfs {
     }
 }
 
-impl PeerAmf {
+impl PeerAmfLink {
     /// Whether this AMF has to connect to it, and is not connected.
     fn is_to_be_connected_by(&self, own: AmfId) -> bool {
         own < self.amf_id && self.link.is_none() && self.connecting.is_none()
@@ -276,7 +278,7 @@ mod tests {
 
     use super::*;
     use crate::clock;
-    use crate::config::PeerAmf as Of;
+    use crate::config::PeerAmfConfig as Of;
     use crate::log_limiter::Lines;
 
     fn amf(pointer: u8) -> AmfId {

@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use whimbrel_control::UeSummary;
 use whimbrel_control::config::Config as ControlConfig;
 use whimbrel_ids::{Instant, SNssai};
-use whimbrel_link::{Event, Events, LinkId, Links};
+use whimbrel_link::{Event, LinkEvents, LinkId, Links};
 use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::link::{
     CpfCommand, CpfReport, HeartbeatKey, Hello, ToCpf, ToCta, ToPrimaryCta, UeQuery,
@@ -116,7 +116,7 @@ pub(super) type PendingLinks = BTreeMap<LinkId, (SocketAddr, Hello)>;
 
 /// Links that come in.
 #[derive(Default)]
-struct Incoming {
+struct IncomingLinks {
     pending: PendingLinks,
     rejected: RejectedPeers,
     excluded: ExcludedCpfs,
@@ -176,11 +176,11 @@ struct MissingReplicas {
 }
 
 /// The CPFs of one CTA.
-pub struct Pool {
+pub struct CpfPool {
     links: Links,
-    events: Events,
+    events: LinkEvents,
     frame: Vec<u8>,
-    incoming: Incoming,
+    incoming: IncomingLinks,
     heartbeats: Heartbeats,
     liveness: LinkLiveness,
     cluster: ClusterState,
@@ -198,7 +198,7 @@ pub struct Pool {
     console: Arc<Console>,
 }
 
-impl Pool {
+impl CpfPool {
     /// Opens the address to which CPFs connect. Errors: one sentence.
     pub fn open(
         cluster: &Cluster,
@@ -229,9 +229,9 @@ impl Pool {
         }
         let mut pool = Self {
             links,
-            events: Events::default(),
+            events: LinkEvents::default(),
             frame: Vec::new(),
-            incoming: Incoming::default(),
+            incoming: IncomingLinks::default(),
             heartbeats: Heartbeats { key, monitor, foreign: 0, log: LogLimiter::new("heartbeats") },
             liveness: LinkLiveness::default(),
             cluster: ClusterState {

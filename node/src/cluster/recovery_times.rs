@@ -5,7 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use whimbrel_resilience::TakeoverTime;
 
-use crate::observation::{Metric, Sample};
+use crate::observation::{Metric, MetricSample};
 
 /// Longest time that the histograms distinguish, in microseconds: by then UEs have repeated their messages.
 const LONGEST_US: u64 = 60_000_000;
@@ -35,14 +35,14 @@ impl RecoveryTimes {
         }
     }
 
-    pub(super) fn samples(&self) -> impl Iterator<Item = Sample> {
+    pub(super) fn samples(&self) -> impl Iterator<Item = MetricSample> {
         let of = |metric, times: &Histogram<u64>| {
             QUANTILES.map(|(label, quantile)| {
                 let value = if times.is_empty() { 0 } else { times.value_at_quantile(quantile) };
-                Sample { metric, label: Some(label.into()), value }
+                MetricSample { metric, label: Some(label.into()), value }
             })
         };
-        let count = Sample { metric: Metric::UesRecovered, label: None, value: self.ues.len() };
+        let count = MetricSample { metric: Metric::UesRecovered, label: None, value: self.ues.len() };
         let ues = of(Metric::RecoveryDuration, &self.ues);
         let losses = of(Metric::RecoveryAllDuration, &self.losses);
         std::iter::once(count).chain(ues).chain(losses)

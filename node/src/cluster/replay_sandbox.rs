@@ -32,19 +32,19 @@ const MESSAGE_OCTETS_MAX: usize = 1 << 20;
 /// A report of the sandbox, at the begin of a trial and after each input: the trial's number, and how many inputs did no harm.
 const REPORT_OCTETS: usize = 12;
 
-enum Order {
+enum SandboxOrder {
     Configure(Arc<Config>),
     Try(u64, Trial),
 }
 
 /// The CPF's run that a trial belongs to, the trial's number, and its outcome.
-type Outcome = (u64, u64, TrialOutcome);
+type SandboxOutcome = (u64, u64, TrialOutcome);
 
 /// The sandbox, as the CPF uses it. Dropped, it ends the process at once.
 pub(super) struct Sandbox {
     /// `None` while it is dropped.
-    orders: Option<Sender<Order>>,
-    outcomes: Receiver<Outcome>,
+    orders: Option<Sender<SandboxOrder>>,
+    outcomes: Receiver<SandboxOutcome>,
     /// Trials without an outcome.
     under_way: Cell<usize>,
     /// Readable when there are outcomes; shut down, it ends a wait of the thread.
@@ -85,16 +85,16 @@ impl Sandbox {
 
     /// Sets the configuration for the trials to come.
     pub(super) fn configure(&self, config: &Arc<Config>) {
-        self.order(Order::Configure(config.clone()));
+        self.order(SandboxOrder::Configure(config.clone()));
     }
 
     /// Runs a trial for one run of the CPF.
     pub(super) fn run_trial(&self, run: u64, trial: Trial) {
         self.under_way.set(self.under_way.get() + 1);
-        self.order(Order::Try(run, trial));
+        self.order(SandboxOrder::Try(run, trial));
     }
 
-    fn order(&self, order: Order) {
+    fn order(&self, order: SandboxOrder) {
         let _ = self.orders.as_ref().map(|orders| orders.send(order));
     }
 
@@ -104,7 +104,7 @@ impl Sandbox {
     }
 
     /// Takes an outcome, if there is one.
-    pub(super) fn outcome(&self) -> Option<Outcome> {
+    pub(super) fn outcome(&self) -> Option<SandboxOutcome> {
         let mut outcome = self.outcomes.try_recv().ok();
         if outcome.is_none() {
             // Clears wake-ups of outcomes that were taken already; an outcome that comes after this check is followed by a wake-up.
@@ -122,20 +122,20 @@ impl Sandbox {
 }
 
 /// A trial that the sandbox has not got yet.
-struct Waiting {
+struct WaitingTrial {
     run: u64,
     id: u64,
     inputs: u32,
     message: Vec<u8>,
 }
 
-struct Running {
+struct SandboxProcess {
     child: Child,
     to: ChildStdin,
     from: ChildStdout,
 }
 
-impl Drop for Running {
+impl Drop for SandboxProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -146,14 +146,14 @@ struct Thread {
     program: PathBuf,
     arguments: &'static [&'static str],
     within: Duration,
-    running: Option<Running>,
+    running: Option<SandboxProcess>,
     config: Option<Arc<Config>>,
-    report: Sender<Outcome>,
+    report: Sender<SandboxOutcome>,
     wakes: UnixStream,
 }
 
 impl Thread {
-    fn run(&mut self, orders: &Receiver<Order>) {
+    fn run(&mut self, orders: &Receiver<SandboxOrder>) {
         let mut waiting = VecDeque::new();
         loop {
             let next = match waiting.is_empty() {
@@ -161,7 +161,7 @@ impl Thread {
                 false => orders.try_recv().ok(),
             };
             match next {
-                Some(Order::Configure(config)) => {
+                Some(SandboxOrder::Configure(config)) => {
                     self.config = Some(config.clone());
                     // A running sandbox gets it; else one is started, so that it is warm when it is needed.
                     let message = message(&ToReplaySandbox::Configure(config));
@@ -169,9 +169,9 @@ impl Thread {
                         self.start();
                     }
                 }
-                Some(Order::Try(run, trial)) => {
+                Some(SandboxOrder::Try(run, trial)) => {
                     let (id, inputs) = (trial.id, trial.inputs.len() as u32);
-                    waiting.push_back(Waiting {
+                    waiting.push_back(WaitingTrial {
                         run,
                         id,
                         inputs,
@@ -185,7 +185,7 @@ impl Thread {
     }
 
     /// Runs the waiting trials until one of them ends the sandbox.
-    fn run_trials(&mut self, waiting: &mut VecDeque<Waiting>) {
+    fn run_trials(&mut self, waiting: &mut VecDeque<WaitingTrial>) {
         if self.running.is_none() {
             self.start();
         }
@@ -204,7 +204,7 @@ impl Thread {
         let handed = ahead.len();
         let alive = running.send(&ahead).is_ok();
         for _ in 0..handed {
-            let Some(Waiting { run, id, inputs, .. }) = waiting.pop_front() else { return };
+            let Some(WaitingTrial { run, id, inputs, .. }) = waiting.pop_front() else { return };
             let mut outcome = TrialOutcome::CrashedAfter(0);
             if alive {
                 outcome = running.outcome_of(id, inputs, self.within, &self.wakes);
@@ -227,7 +227,7 @@ impl Thread {
         }
     }
 
-    fn report(&mut self, outcome: Outcome) {
+    fn report(&mut self, outcome: SandboxOutcome) {
         let _ = self.report.send(outcome);
         let _ = self.wakes.write(&[0]);
     }
@@ -238,7 +238,7 @@ impl Thread {
     }
 
     fn start(&mut self) {
-        let started = Running::start(&self.program, self.arguments);
+        let started = SandboxProcess::start(&self.program, self.arguments);
         let configured = started.and_then(|mut running| {
             if let Some(config) = &self.config {
                 running.send(&[message(&ToReplaySandbox::Configure(config.clone()))])?;
@@ -249,7 +249,7 @@ impl Thread {
     }
 }
 
-impl Running {
+impl SandboxProcess {
     fn start(program: &PathBuf, arguments: &[&str]) -> io::Result<Self> {
         let mut child =
             Command::new(program).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
@@ -366,7 +366,7 @@ mod tests {
     }
 
     /// The outcomes of this many trials, for which a shell runs a script.
-    fn outcomes(script: &'static [&'static str], trials: u64) -> Vec<Outcome> {
+    fn outcomes(script: &'static [&'static str], trials: u64) -> Vec<SandboxOutcome> {
         let sandbox = Sandbox::with("/bin/sh".into(), script, Duration::from_millis(100)).unwrap();
         (1..=trials).for_each(|id| sandbox.run_trial(7, trial(id)));
         let mut outcomes = Vec::new();

@@ -8,9 +8,9 @@ use whimbrel_ids::Instant;
 use whimbrel_resilience::CpfOutbox;
 use whimbrel_resilience::link::CpfReport;
 
-use super::heartbeat::Ignored;
+use super::heartbeat::IgnoredHeartbeats;
 use crate::clock;
-use crate::observation::{Condition, Console, Metric, Sample};
+use crate::observation::{Condition, Console, Metric, MetricSample};
 use crate::sbfd::SbfdFigures;
 
 /// How often the status is set.
@@ -52,11 +52,11 @@ pub(super) struct CpfStatus {
     /// Incoming links that were rejected.
     pub(super) rejected: u64,
     /// Heartbeats that were not answered.
-    pub(super) ignored: Ignored,
+    pub(super) ignored: IgnoredHeartbeats,
     /// S-BFD probes that were answered and dropped.
     pub(super) sbfd: SbfdFigures,
     /// What its UEs at rest take, if they rest.
-    pub(super) memory: Vec<Sample>,
+    pub(super) memory: Vec<MetricSample>,
 }
 
 impl StatusReporter {
@@ -96,7 +96,7 @@ impl StatusReporter {
 
     /// Sets the status.
     pub(super) fn report(&self, now: Instant, status: CpfStatus) {
-        let one = |metric, value| Sample { metric, label: None, value };
+        let one = |metric, value| MetricSample { metric, label: None, value };
         let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         let member_us = status.member_since.map_or(0, |at| now.0.saturating_sub(at.0));
         let mut samples = vec![
@@ -114,7 +114,7 @@ impl StatusReporter {
             one(Metric::CpfInputs, self.inputs()),
             one(Metric::CpfBusy, self.busy_us),
         ];
-        samples.extend(QUANTILES.map(|(label, quantile)| Sample {
+        samples.extend(QUANTILES.map(|(label, quantile)| MetricSample {
             metric: Metric::CpfInputDuration,
             label: Some(label.into()),
             value: if self.inputs.is_empty() { 0 } else { self.inputs.value_at_quantile(quantile) },

@@ -11,22 +11,22 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use whimbrel_control::{Batch, Checkpoint, Envelope, Payload, UeContext, UeId};
-use whimbrel_etcd::Access;
+use whimbrel_etcd::EtcdAccess;
 use whimbrel_ids::Tmsi;
-use whimbrel_link::{DownReason, Event, Events, LinkId, Links};
+use whimbrel_link::{DownReason, Event, LinkEvents, LinkId, Links};
 use whimbrel_resilience::detector::Timing;
 use whimbrel_resilience::link::{
-    CpfCommand, CpfEntry, CpfReport, CpfTable, HeartbeatKey, Hello, PeerMessage, Role, State, ToCpf, ToCta,
-    ToPeer, UeQuery,
+    CpfCommand, CpfEntry, CpfReport, CpfTable, HeartbeatKey, Hello, LinkRole, PeerMessage, ToCpf, ToCta,
+    ToPeer, UeCheckpoint, UeQuery,
 };
 use whimbrel_resilience::membership::{Configuration, CpfRoster, MemberId};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{CodeVersion, CpfOutbox, ReplicatedCpf, TrialOutcome};
 
 use super::excluded_cpfs::EXCLUDED_FOR;
-use super::heartbeat::{HeartbeatResponder, Ignored};
+use super::heartbeat::{HeartbeatResponder, IgnoredHeartbeats};
 use super::status::StatusReporter;
-use super::{AtEtcd, CpfProcess, Pool, PoolEvent, Settings, UeQueryReply};
+use super::{AtEtcd, CpfPool, CpfProcess, CpfSettings, PoolEvent, UeQueryReply};
 use crate::clock;
 use crate::config::{self, Cluster, PairOf};
 use crate::entropy::SystemEntropy;
@@ -34,8 +34,12 @@ use crate::log_limiter::Lines;
 use crate::observation::{Condition, Console, Metric};
 
 /// CPFs whose UEs do not rest.
-const NO_REST: config::Memory =
-    config::Memory { limit: None, slow: config::Slow::None, file: None, rest_after: Duration::from_secs(2) };
+const NO_REST: config::MemoryConfig = config::MemoryConfig {
+    limit: None,
+    slow: config::SlowTier::None,
+    file: None,
+    rest_after: Duration::from_secs(2),
+};
 
 /// A timing that a busy machine keeps, too: no test with it is about heartbeats.
 fn patient() -> Timing {
@@ -43,21 +47,21 @@ fn patient() -> Timing {
 }
 
 /// A pool for CPFs of its region and of one more.
-fn pool() -> Pool {
+fn pool() -> CpfPool {
     pool_with(Console::new(clock::now()).unwrap())
 }
 
-fn pool_with(console: Arc<Console>) -> Pool {
+fn pool_with(console: Arc<Console>) -> CpfPool {
     pool_that(console, patient())
 }
 
-fn pool_that(console: Arc<Console>, heartbeat: Timing) -> Pool {
+fn pool_that(console: Arc<Console>, heartbeat: Timing) -> CpfPool {
     let config = config::default();
     let other_regions = vec!["home/next".parse().unwrap()];
     let listen = Some("127.0.0.1:0".parse().unwrap());
     let cluster = Cluster { listen, other_regions, heartbeat, ..config.cluster.clone() };
     let mut entropy = SystemEntropy::new().unwrap();
-    Pool::open(&cluster, Arc::new(config.control()), &mut entropy, console).unwrap()
+    CpfPool::open(&cluster, Arc::new(config.control()), &mut entropy, console).unwrap()
 }
 
 fn cluster_of_pair(pair: PairOf) -> Cluster {
@@ -66,26 +70,27 @@ fn cluster_of_pair(pair: PairOf) -> Cluster {
 }
 
 /// The same, of a CTA in a pair.
-pub(super) fn pool_of_pair() -> Pool {
+pub(super) fn pool_of_pair() -> CpfPool {
     let config = config::default();
     let lease = Duration::from_secs(5);
-    let pair = PairOf { etcd: Access::default(), name: "test".into(), number: 1, home: 1, lease, host: None };
+    let pair =
+        PairOf { etcd: EtcdAccess::default(), name: "test".into(), number: 1, home: 1, lease, host: None };
     let cluster = cluster_of_pair(pair);
     let console = Console::new(clock::now()).unwrap();
     let mut entropy = SystemEntropy::new().unwrap();
-    Pool::open(&cluster, Arc::new(config.control()), &mut entropy, console).unwrap()
+    CpfPool::open(&cluster, Arc::new(config.control()), &mut entropy, console).unwrap()
 }
 
 /// A CPF in a thread.
-struct Running(Arc<AtomicBool>, Option<JoinHandle<()>>);
+struct RunningCpf(Arc<AtomicBool>, Option<JoinHandle<()>>);
 
-fn cpf(pool: &Pool, region: &str) -> Running {
+fn cpf(pool: &CpfPool, region: &str) -> RunningCpf {
     running(vec![pool.address().unwrap()], None, region)
 }
 
-fn running(ctas: Vec<SocketAddr>, at_etcd: Option<AtEtcd>, region: &str) -> Running {
+fn running(ctas: Vec<SocketAddr>, at_etcd: Option<AtEtcd>, region: &str) -> RunningCpf {
     let (listen, region) = ("127.0.0.1:0".parse().unwrap(), region.parse().unwrap());
-    let settings = Settings {
+    let settings = CpfSettings {
         ctas,
         at_etcd,
         listen,
@@ -95,19 +100,19 @@ fn running(ctas: Vec<SocketAddr>, at_etcd: Option<AtEtcd>, region: &str) -> Runn
         memory: NO_REST,
         console: None,
     };
-    Running::new(settings)
+    RunningCpf::new(settings)
 }
 
-impl Running {
-    fn new(settings: Settings) -> Self {
+impl RunningCpf {
+    fn new(settings: CpfSettings) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopping = stop.clone();
         let work = move || CpfProcess::open(settings).unwrap().run(&stopping);
-        Running(stop, Some(std::thread::spawn(work)))
+        RunningCpf(stop, Some(std::thread::spawn(work)))
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCpf {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Release);
         self.1.take().map(JoinHandle::join);
@@ -115,7 +120,7 @@ impl Drop for Running {
 }
 
 /// Lets the pool work until an event is the expected one.
-pub(super) fn until<T>(pool: &mut Pool, mut expected: impl FnMut(PoolEvent) -> Option<T>) -> T {
+pub(super) fn until<T>(pool: &mut CpfPool, mut expected: impl FnMut(PoolEvent) -> Option<T>) -> T {
     let end = Instant::now() + Duration::from_secs(20);
     while Instant::now() < end {
         for event in pool.turn(clock::now()) {
@@ -193,15 +198,19 @@ fn numbers_begin_again_after_the_last_one() {
 }
 
 /// The condition that a pool shows.
-fn shows(pool: &Pool, console: &Console) -> (Condition, String, u64) {
+fn shows(pool: &CpfPool, console: &Console) -> (Condition, String, u64) {
     let shown = console.components(|c| c.all().find(|c| c.name == "cpfs").cloned());
     let shown = shown.expect("its condition");
     (shown.condition, shown.detail, counted(pool, Metric::ReplicasMissing))
 }
 
-fn counted(pool: &Pool, metric: Metric) -> u64 {
-    let all: Vec<u64> =
-        pool.samples(Ignored::default()).iter().filter(|s| s.metric == metric).map(|s| s.value).collect();
+fn counted(pool: &CpfPool, metric: Metric) -> u64 {
+    let all: Vec<u64> = pool
+        .samples(IgnoredHeartbeats::default())
+        .iter()
+        .filter(|s| s.metric == metric)
+        .map(|s| s.value)
+        .collect();
     assert!(!all.is_empty(), "there is no {metric:?}");
     all.iter().sum()
 }
@@ -210,7 +219,7 @@ fn counted(pool: &Pool, metric: Metric) -> u64 {
 fn a_ring_of_one_serves_and_shows_that_replicas_are_missing() {
     let console = Console::new(clock::now()).unwrap();
     let mut pool = pool_with(console.clone());
-    let shows = |pool: &Pool| shows(pool, &console);
+    let shows = |pool: &CpfPool| shows(pool, &console);
     assert_eq!((shows(&pool).0, shows(&pool).2), (Condition::Down, 0));
     let _first = cpf(&pool, "home/site");
     until(&mut pool, members);
@@ -315,7 +324,7 @@ fn a_cpf_that_has_reconnected_is_not_lost_because_the_cta_was_held_up() {
     resumes_with(cta_replica);
 }
 
-fn resumes_with(mut cta_replica: Pool) {
+fn resumes_with(mut cta_replica: CpfPool) {
     let resumes = |event| match event {
         PoolEvent::Resumes(cpf, has) => Some((cpf, has)),
         PoolEvent::Lost(cpf) => panic!("{cpf:?} is lost"),
@@ -331,7 +340,7 @@ fn resumes_with(mut cta_replica: Pool) {
 #[test]
 fn a_cpf_of_another_life_has_to_join_again() {
     let mut cta_replica = pool_of_pair();
-    let mut peer = Caller::new(&cta_replica, Hello::own(Role::Cpf).to_octets());
+    let mut peer = Caller::new(&cta_replica, Hello::own(LinkRole::Cpf).to_octets());
     peer.send(&ToCta::Resume { life: 7, id: CpfId(1), has: 0 });
     let received = peer.received(&mut cta_replica);
     assert!(matches!(received[..], [ToCpf::Forgotten]), "{received:?}");
@@ -345,8 +354,8 @@ fn cpfs_whose_link_ends_during_the_takeover_are_not_lost() {
     let one = CpfEntry { id, address, region, code, draining: false, listed: None, slice: None };
     let mut cta_replica = pool_of_pair();
     cta_replica.take_over(clock::now(), CpfTable { life: 7, newest: 1, members: vec![one] }, vec![]);
-    let reconnect = |cta_replica: &mut Pool| {
-        let mut peer = Caller::new(cta_replica, Hello::own(Role::Cpf).to_octets());
+    let reconnect = |cta_replica: &mut CpfPool| {
+        let mut peer = Caller::new(cta_replica, Hello::own(LinkRole::Cpf).to_octets());
         peer.send(&ToCta::Resume { life: 7, id, has: 0 });
         let mut events = Vec::new();
         let end = Instant::now() + Duration::from_secs(20);
@@ -383,14 +392,14 @@ fn cpfs_whose_link_ends_during_the_takeover_are_not_lost() {
 struct Caller {
     links: Links,
     link: LinkId,
-    events: Events,
+    events: LinkEvents,
 }
 
 impl Caller {
-    fn new(pool: &Pool, hello: Vec<u8>) -> Self {
-        let mut links = Links::open(whimbrel_link::Settings::new(hello)).unwrap();
+    fn new(pool: &CpfPool, hello: Vec<u8>) -> Self {
+        let mut links = Links::open(whimbrel_link::LinkSettings::new(hello)).unwrap();
         let link = links.connect(clock::now(), pool.address().unwrap());
-        Self { links, link, events: Events::default() }
+        Self { links, link, events: LinkEvents::default() }
     }
 
     fn send_octets(&mut self, octets: &[u8]) {
@@ -405,7 +414,7 @@ impl Caller {
     }
 
     /// Lets both work until the link has ended. Returns the messages before that.
-    fn received(&mut self, pool: &mut Pool) -> Vec<ToCpf> {
+    fn received(&mut self, pool: &mut CpfPool) -> Vec<ToCpf> {
         let mut received = Vec::new();
         let end = Instant::now() + Duration::from_secs(20);
         while Instant::now() < end {
@@ -437,7 +446,7 @@ fn join_at(address: SocketAddr) -> ToCta {
 /// A CTA or CPF that is played by the test.
 struct Host {
     links: Links,
-    events: Events,
+    events: LinkEvents,
     reports: VecDeque<LinkReport>,
 }
 
@@ -449,10 +458,14 @@ enum LinkReport {
 }
 
 impl Host {
-    fn new(role: Role) -> Self {
-        let mut settings = whimbrel_link::Settings::new(Hello::own(role).to_octets());
+    fn new(role: LinkRole) -> Self {
+        let mut settings = whimbrel_link::LinkSettings::new(Hello::own(role).to_octets());
         settings.listen = Some("127.0.0.1:0".parse().unwrap());
-        Self { links: Links::open(settings).unwrap(), events: Events::default(), reports: VecDeque::new() }
+        Self {
+            links: Links::open(settings).unwrap(),
+            events: LinkEvents::default(),
+            reports: VecDeque::new(),
+        }
     }
 
     /// What happens next.
@@ -529,7 +542,7 @@ fn member(life: u64) -> [ToCpf; 2] {
 #[test] // etcd was slow, so the CPF has tried the CTA replica in vain, and tries hosts that are down
 fn a_cpf_that_tries_other_ctas_resumes_at_once_with_the_new_primary() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let (mut former, mut cta_replica) = (Host::new(Role::Cta), Host::new(Role::Cta));
+    let (mut former, mut cta_replica) = (Host::new(LinkRole::Cta), Host::new(LinkRole::Cta));
     let mut ctas = vec![silent.local_addr().unwrap(); 40]; // each for half a second
     ctas.insert(0, former.links.local_addr().unwrap());
     let _cpf = running(ctas, None, "home/site");
@@ -556,7 +569,7 @@ fn a_cpf_that_tries_other_ctas_resumes_at_once_with_the_new_primary() {
 
 #[test]
 fn messages_that_a_link_between_cpfs_may_have_lost_are_sent_on_the_next() {
-    let (mut cta, mut other) = (Host::new(Role::Cta), Host::new(Role::Cpf));
+    let (mut cta, mut other) = (Host::new(LinkRole::Cta), Host::new(LinkRole::Cpf));
     let _cpf = running(vec![cta.links.local_addr().unwrap()], None, "home/site");
     let (link, itself) = cta.caller();
     let ue = UeId { slot: 3, generation: 1 };
@@ -573,12 +586,12 @@ fn messages_that_a_link_between_cpfs_may_have_lost_are_sent_on_the_next() {
 /// Lets a CPF connect to a process that is not a usable CTA. Returns the number of connections, and of log lines.
 fn connections_and_lines(hello: Vec<u8>, connections: u32) -> (u32, usize) {
     let listening = "127.0.0.1:0".parse().unwrap();
-    let mut settings = whimbrel_link::Settings::new(hello);
+    let mut settings = whimbrel_link::LinkSettings::new(hello);
     settings.listen = Some(listening);
     let mut called = Links::open(settings).unwrap();
     let ctas = vec![called.local_addr().unwrap()];
     let region = "home/site".parse().unwrap();
-    let settings = Settings {
+    let settings = CpfSettings {
         slice: None,
         ctas,
         at_etcd: None,
@@ -590,7 +603,7 @@ fn connections_and_lines(hello: Vec<u8>, connections: u32) -> (u32, usize) {
     };
     let mut cpf = CpfProcess::open(settings).unwrap();
     let lines = Arc::new(AtomicUsize::new(0));
-    let (mut events, mut up) = (Events::default(), 0);
+    let (mut events, mut up) = (LinkEvents::default(), 0);
     crate::log_limiter::with_subscriber(Lines(lines.clone()), || {
         let end = Instant::now() + Duration::from_secs(20);
         while up < connections {
@@ -612,16 +625,16 @@ fn connections_and_lines(hello: Vec<u8>, connections: u32) -> (u32, usize) {
 
 #[test] // and so is a CPF at a CTA's address
 fn a_cta_of_another_version_is_logged_once() {
-    let mut other_version = Hello::own(Role::Cta).to_octets();
+    let mut other_version = Hello::own(LinkRole::Cta).to_octets();
     other_version[9] ^= 0x7f;
-    for hello in [other_version, Hello::own(Role::Cpf).to_octets()] {
+    for hello in [other_version, Hello::own(LinkRole::Cpf).to_octets()] {
         assert_eq!(connections_and_lines(hello, 100), (100, 1));
     }
 }
 
 #[test]
 fn after_a_process_that_is_not_a_cta_the_next_one_is_tried() {
-    let (mut wrong, mut right) = (Host::new(Role::Cpf), Host::new(Role::Cta));
+    let (mut wrong, mut right) = (Host::new(LinkRole::Cpf), Host::new(LinkRole::Cta));
     let at = [&wrong, &right].map(|host| host.links.local_addr().unwrap());
     let _cpf = running(at.to_vec(), None, "home/site");
     let end = Instant::now() + Duration::from_secs(20);
@@ -636,12 +649,12 @@ fn after_a_process_that_is_not_a_cta_the_next_one_is_tried() {
 
 #[test]
 fn a_cpf_shows_its_status_and_metrics() {
-    let mut cta = Host::new(Role::Cta);
+    let mut cta = Host::new(LinkRole::Cta);
     let at = "127.0.0.1:0".parse().unwrap();
     let console = Console::new(clock::now()).unwrap();
     let ctas = vec![cta.links.local_addr().unwrap()];
     let region = "home/site".parse().unwrap();
-    let settings = Settings {
+    let settings = CpfSettings {
         slice: None,
         ctas,
         at_etcd: None,
@@ -651,7 +664,7 @@ fn a_cpf_shows_its_status_and_metrics() {
         memory: NO_REST,
         console: Some(console.clone()),
     };
-    let _cpf = Running::new(settings);
+    let _cpf = RunningCpf::new(settings);
     let metrics = || console.metrics.prometheus_of_parts(Duration::from_secs(1));
     let until = |shows: &dyn Fn() -> String, text: &str| {
         let end = Instant::now() + Duration::from_secs(20);
@@ -708,7 +721,7 @@ fn an_input_counts_when_it_runs_and_not_while_it_waits_for_a_trial() {
 
 #[test] // its sender sends it again, when the CTA's message has arrived, too
 fn a_message_of_an_unknown_life_ends_its_link() {
-    let (mut cta, mut other) = (Host::new(Role::Cta), Host::new(Role::Cpf));
+    let (mut cta, mut other) = (Host::new(LinkRole::Cta), Host::new(LinkRole::Cpf));
     let _cpf = running(vec![cta.links.local_addr().unwrap()], None, "home/site");
     let (link, itself) = cta.caller();
     let mut octets = Vec::new();
@@ -726,8 +739,8 @@ fn a_message_of_an_unknown_life_ends_its_link() {
 }
 
 /// A CPF whose log lines are counted.
-fn counting(cta: &Host, console: Option<Arc<Console>>, lines: &Arc<AtomicUsize>) -> Running {
-    let settings = Settings {
+fn counting(cta: &Host, console: Option<Arc<Console>>, lines: &Arc<AtomicUsize>) -> RunningCpf {
+    let settings = CpfSettings {
         slice: None,
         ctas: vec![cta.links.local_addr().unwrap()],
         at_etcd: None,
@@ -742,13 +755,13 @@ fn counting(cta: &Host, console: Option<Arc<Console>>, lines: &Arc<AtomicUsize>)
     let work = move || {
         crate::log_limiter::with_subscriber(lines, || CpfProcess::open(settings).unwrap().run(&stopping));
     };
-    Running(stop, Some(std::thread::spawn(work)))
+    RunningCpf(stop, Some(std::thread::spawn(work)))
 }
 
 /// The message with a UE's first checkpoint, in this life of the CTA.
 fn state(life: u64, ue: UeId) -> Vec<u8> {
     let state = Checkpoint::of(&UeContext::new(ue)).unwrap();
-    let message = PeerMessage::State(State { ue, term: 1, clock: 0, state });
+    let message = PeerMessage::State(UeCheckpoint { ue, term: 1, clock: 0, state });
     let mut octets = Vec::new();
     ToPeer { life, from: CpfId(2), message }.write(&mut octets);
     octets
@@ -756,7 +769,7 @@ fn state(life: u64, ue: UeId) -> Vec<u8> {
 
 #[test] // the sender repeated all of it each second, and later messages never arrived
 fn a_message_that_cannot_be_read_is_skipped_logged_once_and_counted() {
-    let (mut cta, mut other) = (Host::new(Role::Cta), Host::new(Role::Cpf));
+    let (mut cta, mut other) = (Host::new(LinkRole::Cta), Host::new(LinkRole::Cpf));
     let console = Console::new(clock::now()).unwrap();
     let lines = Arc::new(AtomicUsize::new(0));
     let _cpf = counting(&cta, Some(console.clone()), &lines);
@@ -802,7 +815,7 @@ fn a_message_that_cannot_be_read_is_skipped_logged_once_and_counted() {
 
 #[test] // a CPF of another life, as one whose CTA hangs after a takeover
 fn a_cpf_that_closes_each_link_is_logged_once() {
-    let (mut cta, mut other) = (Host::new(Role::Cta), Host::new(Role::Cpf));
+    let (mut cta, mut other) = (Host::new(LinkRole::Cta), Host::new(LinkRole::Cpf));
     let lines = Arc::new(AtomicUsize::new(0));
     let _cpf = counting(&cta, None, &lines);
     let (link, itself) = cta.caller();
@@ -825,7 +838,7 @@ fn cpfs_that_run_other_code_wait_until_they_are_the_majority() {
     let mut pool = pool();
     let _own = cpf(&pool, "home/site");
     assert_eq!(until(&mut pool, members), 1);
-    let other = Hello { role: Role::Cpf, code: CodeVersion(CodeVersion::own().0 ^ 1) };
+    let other = Hello { role: LinkRole::Cpf, code: CodeVersion(CodeVersion::own().0 ^ 1) };
     let mut others: Vec<Caller> = (0..2).map(|_| Caller::new(&pool, other.to_octets())).collect();
     others.iter_mut().for_each(|peer| peer.send(&join()));
     let end = Instant::now() + Duration::from_secs(20);
@@ -851,8 +864,8 @@ fn cpfs_that_run_other_code_wait_until_they_are_the_majority() {
 #[test]
 fn a_peer_that_is_not_a_cpf_gets_no_message() {
     let mut pool = pool();
-    let cta = Hello::own(Role::Cta).to_octets();
-    let mut other_version = Hello::own(Role::Cpf).to_octets();
+    let cta = Hello::own(LinkRole::Cta).to_octets();
+    let mut other_version = Hello::own(LinkRole::Cpf).to_octets();
     other_version[9] ^= 0x7f;
     for hello in [cta, other_version, b"something else".to_vec(), Vec::new()] {
         let mut peer = Caller::new(&pool, hello);
@@ -863,7 +876,7 @@ fn a_peer_that_is_not_a_cpf_gets_no_message() {
     // A CPF whose first message does not join, and one whose first message is unreadable.
     assert_eq!(counted(&pool, Metric::LinkRejected), 4);
     for first in [&[1, 2, 3][..], &[0xff; 40]] {
-        let mut peer = Caller::new(&pool, Hello::own(Role::Cpf).to_octets());
+        let mut peer = Caller::new(&pool, Hello::own(LinkRole::Cpf).to_octets());
         peer.send_octets(first);
         assert_eq!(peer.received(&mut pool).len(), 0);
     }
@@ -876,13 +889,13 @@ fn invalid_heartbeats_are_counted_by_reason() {
     let mut pool = pool();
     let heart = UdpSocket::bind("127.0.0.1:0").unwrap();
     heart.set_nonblocking(true).unwrap();
-    let mut peer = Caller::new(&pool, Hello::own(Role::Cpf).to_octets());
+    let mut peer = Caller::new(&pool, Hello::own(LinkRole::Cpf).to_octets());
     let ToCta::Join { region, .. } = join() else { unreachable!() };
     peer.send(&ToCta::Join { region, address: heart.local_addr().unwrap(), slice: None });
     let end = Instant::now() + Duration::from_secs(20);
     let mut octets = [0; 256];
     while counted(&pool, Metric::HeartbeatsIgnored) < 3 {
-        assert!(Instant::now() < end, "{:?}", pool.samples(Ignored::default()));
+        assert!(Instant::now() < end, "{:?}", pool.samples(IgnoredHeartbeats::default()));
         pool.turn(clock::now());
         pool.flush();
         peer.links.drain(clock::now(), &mut peer.events);
@@ -896,8 +909,10 @@ fn invalid_heartbeats_are_counted_by_reason() {
         }
         std::thread::sleep(Duration::from_micros(200));
     }
-    let ignored =
-        pool.samples(Ignored::default()).into_iter().filter(|s| s.metric == Metric::HeartbeatsIgnored);
+    let ignored = pool
+        .samples(IgnoredHeartbeats::default())
+        .into_iter()
+        .filter(|s| s.metric == Metric::HeartbeatsIgnored);
     let ignored: Vec<_> = ignored.map(|s| (s.label.unwrap(), s.value)).collect();
     let all = [("malformed", 1), ("forged", 1), ("foreign", 1), ("stale", 0)];
     assert_eq!(ignored, all.map(|(why, n)| (why.to_owned(), n)));
@@ -912,7 +927,7 @@ fn a_cpf_that_answers_heartbeats_alone_is_lost_and_learns_so() {
     assert_eq!(until(&mut pool, members), 1);
     let heart = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let responder = HeartbeatResponder::start(heart).unwrap();
-    let mut peer = Caller::new(&pool, Hello::own(Role::Cpf).to_octets());
+    let mut peer = Caller::new(&pool, Hello::own(LinkRole::Cpf).to_octets());
     let ToCta::Join { region, .. } = join() else { unreachable!() };
     peer.send(&ToCta::Join { region, address: heart, slice: None });
     let end = Instant::now() + Duration::from_secs(20);
@@ -957,7 +972,7 @@ fn a_cpf_that_violates_the_protocol_is_excluded() {
     let mut twice = Vec::new();
     join().write(&mut twice);
     for (port, wrong) in (9..).zip([damaged, twice, vec![0xff; 8], Vec::new()]) {
-        let mut peer = Caller::new(&pool, Hello::own(Role::Cpf).to_octets());
+        let mut peer = Caller::new(&pool, Hello::own(LinkRole::Cpf).to_octets());
         peer.send(&join_at(([127, 0, 0, 1], port).into()));
         peer.send_octets(&wrong);
         let received = peer.received(&mut pool);
@@ -968,8 +983,8 @@ fn a_cpf_that_violates_the_protocol_is_excluded() {
 }
 
 /// Whether a CPF with this address may join, this much later. It then violates the protocol, or its process ends.
-fn joins(pool: &mut Pool, address: SocketAddr, later: Duration, violates: bool) -> bool {
-    let mut peer = Caller::new(pool, Hello::own(Role::Cpf).to_octets());
+fn joins(pool: &mut CpfPool, address: SocketAddr, later: Duration, violates: bool) -> bool {
+    let mut peer = Caller::new(pool, Hello::own(LinkRole::Cpf).to_octets());
     peer.send(&join_at(address));
     let (mut peer, mut welcome) = (Some(peer), false);
     let end = Instant::now() + Duration::from_secs(20);

@@ -6,8 +6,8 @@ use std::os::fd::BorrowedFd;
 
 use tracing::{info, warn};
 use whimbrel_ids::Instant;
-use whimbrel_link::{Event, Events, LinkId, Links};
-use whimbrel_resilience::link::{Hello, Role};
+use whimbrel_link::{Event, LinkEvents, LinkId, Links};
+use whimbrel_resilience::link::{Hello, LinkRole};
 
 use super::recent::Recent;
 use super::rejected_peers::RejectedPeers;
@@ -27,7 +27,7 @@ struct Caller {
 /// The links of a UPF.
 pub struct UpfLinks {
     links: Links,
-    events: Events,
+    events: LinkEvents,
     callers: Vec<Caller>,
     rejected: RejectedPeers,
     /// Messages that were not sent because too much waits.
@@ -41,7 +41,7 @@ impl UpfLinks {
     /// Takes links of the CTAs of this unit, if it shares memory with them.
     pub fn open(own: &UnitFunction) -> Option<Self> {
         let at = SocketAddr::from(([127, 0, 0, 1], 0));
-        let opened = settings(at, Role::Upf, Some(&own.directory.key_file()))
+        let opened = settings(at, LinkRole::Upf, Some(&own.directory.key_file()))
             .and_then(|settings| Links::open(settings).map_err(|e| e.to_string()))
             .and_then(|mut links| match share_memory(&mut links) {
                 false => Ok(None),
@@ -61,7 +61,7 @@ impl UpfLinks {
     }
 
     pub(super) fn over(links: Links) -> Self {
-        let (events, callers) = (Events::default(), Vec::new());
+        let (events, callers) = (LinkEvents::default(), Vec::new());
         let (rejected, recent, unsettled) = (RejectedPeers::default(), Recent::default(), Vec::new());
         Self { links, events, callers, rejected, unsent: 0, recent, unsettled }
     }
@@ -102,7 +102,7 @@ impl UpfLinks {
 
     fn link_up(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &[u8]) {
         let (label, why) = match Hello::from_octets(hello) {
-            Ok(Hello { role: Role::Cta, .. }) => return self.callers.push(Caller { link, smf: None }),
+            Ok(Hello { role: LinkRole::Cta, .. }) => return self.callers.push(Caller { link, smf: None }),
             Ok(_) => ("role", "it is no CTA".to_owned()),
             Err(e) => (e.label(), e.to_string()),
         };

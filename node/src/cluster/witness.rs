@@ -12,7 +12,8 @@ use whimbrel_etcd::{Agent, MembershipUpdate};
 use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::detector::{Incarnation, Timing};
 use whimbrel_resilience::membership::{
-    Change, Claim, ClaimError, Command, CpfRoster, CtaInstance, Event, Home, Member, MemberId, Settings,
+    ClaimError, CpfRoster, CtaHome, CtaInstance, Event, HomeClaim, Member, MemberId, MembershipChange,
+    MembershipCommand, MembershipSettings,
 };
 
 use crate::clock;
@@ -24,9 +25,9 @@ const LEAVING: Duration = Duration::from_secs(1);
 
 /// What the thread that watches etcd has found.
 #[derive(Default)]
-struct Found {
+struct WitnessedRecords {
     events: VecDeque<Event>,
-    home: Option<Home>,
+    home: Option<CtaHome>,
     ctas: BTreeMap<u16, (Incarnation, SocketAddr)>,
     roll: CpfRoster,
     incarnation: Option<Incarnation>,
@@ -36,7 +37,7 @@ struct Found {
 #[derive(Debug)]
 pub enum WitnessEvent {
     /// The outcome of a claim.
-    Claimed(Claim, Result<Home, ClaimError>),
+    Claimed(HomeClaim, Result<CtaHome, ClaimError>),
     /// The primary, the replica or the registered members may have changed.
     Changed,
 }
@@ -46,12 +47,12 @@ pub struct Witness {
     agent: Agent,
     number: u16,
     home: u16,
-    found: Arc<Mutex<Found>>,
+    found: Arc<Mutex<WitnessedRecords>>,
     wake: Arc<OwnedFd>,
     /// Claims without an answer, in their order.
-    claims: VecDeque<Claim>,
+    claims: VecDeque<HomeClaim>,
     /// Claims that could not be handed to the thread, which counts as no answer.
-    failed_claims: Vec<Claim>,
+    failed_claims: Vec<HomeClaim>,
     /// Number of invalid records.
     ignored: u64,
     log_ignored: LogLimiter<(String, String)>,
@@ -64,8 +65,8 @@ impl Witness {
     pub fn start(pair: &PairOf, cluster: &Cluster, address: SocketAddr) -> Result<Self, String> {
         let no_wake = |e| format!("the system gives no eventfd: {e}");
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(no_wake)?);
-        let found = Arc::new(Mutex::new(Found::default()));
-        let settings = Settings {
+        let found = Arc::new(Mutex::new(WitnessedRecords::default()));
+        let settings = MembershipSettings {
             cluster: pair.name.clone(),
             me: MemberId::Cta(pair.number),
             member: Member {
@@ -113,7 +114,7 @@ impl Witness {
         self.ignored
     }
 
-    fn with_found<R>(&self, what: impl FnOnce(&mut Found) -> R) -> R {
+    fn with_found<R>(&self, what: impl FnOnce(&mut WitnessedRecords) -> R) -> R {
         what(&mut self.found.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -124,7 +125,7 @@ impl Witness {
     }
 
     /// The record of the primary and its replica, as far as is known.
-    pub fn home(&self) -> Option<Home> {
+    pub fn home(&self) -> Option<CtaHome> {
         self.with_found(|h| h.home)
     }
 
@@ -149,8 +150,8 @@ impl Witness {
     }
 
     /// Claims the home. The answer comes as [`WitnessEvent::Claimed`].
-    pub fn claim(&mut self, claim: Claim) {
-        if self.agent.command(Command::Claim(self.home, claim)) {
+    pub fn claim(&mut self, claim: HomeClaim) {
+        if self.agent.command(MembershipCommand::Claim(self.home, claim)) {
             self.claims.push_back(claim);
         } else {
             self.failed_claims.push(claim);
@@ -160,13 +161,13 @@ impl Witness {
     /// Registers again, as another incarnation.
     pub fn rejoin(&self) {
         // A command that is not accepted is given again.
-        let _ = self.agent.command(Command::Rejoin);
+        let _ = self.agent.command(MembershipCommand::Rejoin);
     }
 
     /// Deletes the record, so that the next start need not wait until its lease expires; waits a little for that.
     pub fn leave(self) {
         let until = std::time::Instant::now() + LEAVING;
-        self.agent.command(Command::Leave);
+        self.agent.command(MembershipCommand::Leave);
         while std::time::Instant::now() < until && !self.with_found(|h| h.events.contains(&Event::Left)) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -193,7 +194,7 @@ impl Witness {
                 info!(cta = self.number, incarnation = life.0, "this CTA is registered in {}", self.name);
                 Some(WitnessEvent::Changed)
             }
-            Event::Changed(Change::Ignored { key, why }) => {
+            Event::Changed(MembershipChange::Ignored { key, why }) => {
                 self.ignored += 1;
                 if self.log_ignored.allows(clock::now(), (key.clone(), why.clone())) {
                     warn!(key, "a record at {} is ignored: {why}", self.name);

@@ -29,7 +29,7 @@ words! { EmergencyFor {
 
 /// The access policies of the AMF.
 #[derive(Clone, Debug)]
-pub struct Access {
+pub struct AccessConfig {
     pub authenticate_every: u32,
     pub authenticate_after: Duration,
     pub refused_equipment: Vec<Equipment>,
@@ -112,8 +112,8 @@ impl Value for Rate {
 /// Default bit rate of an emergency session: a video call and its signalling.
 const EMERGENCY_RATE: &str = "2 Mbps";
 
-pub(super) fn read(root: &mut Section<'_, '_>) -> Access {
-    root.section("access", "Access policies: authentication, slices, idle mode, emergency services, congestion.", |s| Access {
+pub(super) fn read(root: &mut Section<'_, '_>) -> AccessConfig {
+    root.section("access", "Access policies: authentication, slices, idle mode, emergency services, congestion.", |s| AccessConfig {
         authenticate_every: s.value(
             "authenticate_every",
             0u32,
@@ -204,12 +204,12 @@ fn emergency(s: &mut Section<'_, '_>) -> Emergency {
     })
 }
 
-impl Access {
+impl AccessConfig {
     /// The policies for the control plane.
-    pub(super) fn control(&self) -> control::Access {
+    pub(super) fn control(&self) -> control::AccessPolicies {
         let e = &self.emergency;
         let ambr = Ambr { ul_kbps: e.rate.0.kbps(), dl_kbps: e.rate.0.kbps() };
-        let mut access = control::Access {
+        let mut access = control::AccessPolicies {
             authentication: control::AuthenticationPolicy {
                 every_registrations: Some(self.authenticate_every).filter(|n| *n > 0),
                 after: Some(self.authenticate_after).filter(|d| !d.is_zero()),
@@ -235,7 +235,7 @@ impl Access {
             rrc_reports: self.rrc_reports,
             voice_match: self.voice_match,
             paging_near: self.paging_near,
-            ..control::Access::default()
+            ..control::AccessPolicies::default()
         };
         for At(s, tac) in &self.slice_areas {
             access.slice_areas.entry(*s).or_default().insert(*tac);

@@ -27,7 +27,7 @@ pub const PLACES: [&str; 2] = ["broker.yaml", "/etc/whimbrel/broker.yaml"];
 
 /// Everything that a broker's operator decides.
 #[derive(Debug)]
-pub struct Broker {
+pub struct BrokerServerConfig {
     pub machine: BrokerConfig,
     /// Its home network, if it has ordinary UEs.
     pub home: Option<Home>,
@@ -73,7 +73,7 @@ enum Operators {
 words! { Operators { Operators::Any = "any", Operators::Listed = "listed", } }
 
 /// Reads the named file, or the first of [`PLACES`] that exists.
-pub fn load(file: Option<&Path>) -> Result<Broker, LoadError> {
+pub fn load(file: Option<&Path>) -> Result<BrokerServerConfig, LoadError> {
     let (text, file) = found(file)?;
     parse_as(&text, &file, |pass, node| read(pass, node, true).0)?.ok_or_else(|| missing(&file))
 }
@@ -114,7 +114,7 @@ pub(super) fn all_keys(pass: &mut Pass) {
     read(pass, &Node { at: Position::START, value: NodeValue::Null }, false);
 }
 
-fn read(pass: &mut Pass, node: &Node, runs: bool) -> (Option<Broker>, Option<BrokerStore>) {
+fn read(pass: &mut Pass, node: &Node, runs: bool) -> (Option<BrokerServerConfig>, Option<BrokerStore>) {
     let printing = pass.is_printing();
     let mut root = Section::root(pass, node);
     let s = &mut root;
@@ -228,7 +228,7 @@ fn read(pass: &mut Pass, node: &Node, runs: bool) -> (Option<Broker>, Option<Bro
         signing.zip(certificate).zip(tls).zip(policy).map(|(((signing, certificate), tls), policy)| {
             let veil = veil.map(|veil| veil.made((&domain, &trust, &secret), &store));
             let machine = BrokerConfig { domain, certificate, signing, trust, policy };
-            Broker {
+            BrokerServerConfig {
                 machine,
                 home,
                 listed_only,
@@ -246,7 +246,7 @@ fn read(pass: &mut Pass, node: &Node, runs: bool) -> (Option<Broker>, Option<Bro
 }
 
 /// Veiled users, as the file has them.
-struct Veil {
+struct VeiledUsersSection {
     network: PlmnId,
     operators: Vec<OperatorId>,
     class: Class,
@@ -259,7 +259,7 @@ struct Veil {
     agencies: Vec<whimbrel_privacy::crypto::VerifyingKey>,
 }
 
-impl Veil {
+impl VeiledUsersSection {
     fn made(self, (domain, trust, secret): (&Domain, &Trust, &[u8; 32]), store: &Path) -> VeilConfig {
         let policy = whimbrel_privacy::broker::Policy {
             operators: self.operators.into_iter().collect(),
@@ -299,7 +299,7 @@ pub struct VeilConfig {
     pub agencies: Vec<whimbrel_privacy::crypto::VerifyingKey>,
 }
 
-fn veil(s: &mut Section<'_, '_>) -> Option<Veil> {
+fn veil(s: &mut Section<'_, '_>) -> Option<VeiledUsersSection> {
     let doc = "Veiled users, which operators serve without learning their identity (docs/veil.md). Served if `plmn` is given.";
     s.section("veil", doc, |s| {
         let network = s.optional::<PlmnId>("plmn", "999/72", "The broker's PLMN, which all its operators broadcast.");
@@ -327,7 +327,7 @@ fn veil(s: &mut Section<'_, '_>) -> Option<Veil> {
         );
         let agencies = agencies.into_iter().map(|key| key.0).collect();
         let network = network?;
-        Some(Veil { network, operators, class, group, validity, slice_mb, batches, record, home_keys, agencies })
+        Some(VeiledUsersSection { network, operators, class, group, validity, slice_mb, batches, record, home_keys, agencies })
     })
 }
 

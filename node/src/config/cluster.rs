@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use whimbrel_etcd::Access;
+use whimbrel_etcd::EtcdAccess;
 use whimbrel_ids::{SNssai, Tac};
 use whimbrel_resilience::LogLimits;
 use whimbrel_resilience::detector::Timing;
 use whimbrel_resilience::membership::Configuration;
-use whimbrel_resilience::region::{Areas, Region, Regions};
+use whimbrel_resilience::region::{GnbRegions, Region, Regions};
 
-use super::sbfd::Probing;
+use super::sbfd::ProbingConfig;
 use super::section::Section;
 
 /// Lease of a CTA's record at etcd, which ends if etcd is not reached for this long. An election there takes two seconds, and a killed CTA
@@ -27,7 +27,7 @@ pub struct Cluster {
     pub region: Region,
     pub other_regions: Vec<Region>,
     /// The gNBs that are in other regions than the CTA.
-    pub areas: Areas,
+    pub areas: GnbRegions,
     pub replicas: u8,
     /// Slices whose UEs have CPFs of their own, in order of preference.
     pub slices: Vec<SNssai>,
@@ -35,7 +35,7 @@ pub struct Cluster {
     pub log_mib: u32,
     pub heartbeat: Timing,
     /// Whether, and how, members are probed by S-BFD beside heartbeats: `sbfd`.
-    pub sbfd: Option<Probing>,
+    pub sbfd: Option<ProbingConfig>,
     /// `None`: the CTA has no replica.
     pub pair: Option<PairOf>,
 }
@@ -44,7 +44,7 @@ pub struct Cluster {
 #[derive(Clone, Debug)]
 pub struct PairOf {
     /// Etcd, the witness.
-    pub etcd: Access,
+    pub etcd: EtcdAccess,
     /// Name of the cluster at etcd.
     pub name: String,
     /// Number of this CTA.
@@ -188,7 +188,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
                 s.refuse("name", "a name at etcd must not be empty or contain `/`", "write a word");
             }
         }
-        let etcd = Access {
+        let etcd = EtcdAccess {
             endpoints: etcd,
             ca_file,
             certificate: certificate_file.zip(certificate_key_file),
@@ -213,10 +213,10 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
     })
 }
 
-fn read_areas(cluster: &mut Section<'_, '_>, region: &Region, other_regions: &[Region]) -> Areas {
+fn read_areas(cluster: &mut Section<'_, '_>, region: &Region, other_regions: &[Region]) -> GnbRegions {
     let doc = "gNBs of this CTA that are in other regions: each item has `region`, one of `other_regions`, and `tacs` or `gnbs`. \
                UEs there are served by that region's CPFs, and a handover between regions moves their state.";
-    let mut areas = Areas::default();
+    let mut areas = GnbRegions::default();
     cluster.sections("areas", 0, doc, |s, _| {
         let at: Region = s.value("region", region.clone(), "Region of these gNBs.");
         let tacs: Vec<Tac> =

@@ -8,7 +8,7 @@ use whimbrel_security::{CipheringAlgorithm, IntegrityAlgorithm};
 use whimbrel_user::DATA_NETWORKS_MAX;
 
 use super::section::Pass;
-use super::{Config, DataNetwork};
+use super::{Config, DataNetworkConfig};
 
 /// Tracking areas of one registration area list and slices of one PLMN that the messages can carry
 /// (TS 24.501 §9.11.3.9: 16 identities; TS 38.413 §9.2.6.2: 1024 slices, of which a UE is allowed 8).
@@ -95,7 +95,7 @@ fn emergency(config: &Config, pass: &mut Pass) {
     }
 }
 
-fn data_networks(networks: &[DataNetwork], pass: &mut Pass) {
+fn data_networks(networks: &[DataNetworkConfig], pass: &mut Pass) {
     if networks.is_empty() {
         pass.refuse("data_networks", "without a data network no session is possible", "list at least one");
     }
@@ -115,11 +115,11 @@ fn data_networks(networks: &[DataNetwork], pass: &mut Pass) {
             }
         }
     }
-    let ipv4 = |n: &DataNetwork| {
+    let ipv4 = |n: &DataNetworkConfig| {
         n.ipv4_pool.into_iter().chain(n.reserved_pools.iter().filter_map(|r| r.ipv4_pool)).collect()
     };
     overlaps(pass, networks, "ipv4_pool", ipv4, |x, y| x.overlaps(y));
-    let ipv6 = |n: &DataNetwork| {
+    let ipv6 = |n: &DataNetworkConfig| {
         n.ipv6_pool.into_iter().chain(n.reserved_pools.iter().filter_map(|r| r.ipv6_pool)).collect()
     };
     overlaps(pass, networks, "ipv6_pool", ipv6, |x, y| x.overlaps(y));
@@ -148,13 +148,13 @@ fn applications(config: &Config, pass: &mut Pass) {
 /// No two pools of a family, of one network or of two, have an address in common.
 fn overlaps<P: Display>(
     pass: &mut Pass,
-    networks: &[DataNetwork],
+    networks: &[DataNetworkConfig],
     key: &str,
-    pools: impl Fn(&DataNetwork) -> Vec<P>,
+    pools: impl Fn(&DataNetworkConfig) -> Vec<P>,
     overlaps: impl Fn(&P, &P) -> bool,
 ) {
     let of = |(i, n)| pools(n).into_iter().map(move |p| (i, n, p));
-    let all: Vec<(usize, &DataNetwork, P)> = networks.iter().enumerate().flat_map(of).collect();
+    let all: Vec<(usize, &DataNetworkConfig, P)> = networks.iter().enumerate().flat_map(of).collect();
     for (at, (i, a, x)) in all.iter().enumerate() {
         for (_, b, y) in all.iter().take(at).filter(|(_, _, y)| overlaps(x, y)) {
             let what = format!("{x} of `{}` overlaps {y} of `{}`", a.dnn, b.dnn);

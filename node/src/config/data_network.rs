@@ -9,14 +9,14 @@ use whimbrel_user::Firewall;
 use whimbrel_user_io::RouterLink;
 
 use super::section::Section;
-use super::value::{Prefix, Value, words};
+use super::value::{NetworkPrefix, Value, words};
 
 /// One data network.
 #[derive(Clone, Debug)]
-pub struct DataNetwork {
+pub struct DataNetworkConfig {
     pub dnn: Dnn,
-    pub ipv4_pool: Option<Prefix<Ipv4Addr>>,
-    pub ipv6_pool: Option<Prefix<Ipv6Addr>>,
+    pub ipv4_pool: Option<NetworkPrefix<Ipv4Addr>>,
+    pub ipv6_pool: Option<NetworkPrefix<Ipv6Addr>>,
     pub dns: Vec<IpAddr>,
     pub p_cscf: Vec<IpAddr>,
     pub mtu: u16,
@@ -41,8 +41,8 @@ pub struct DataNetwork {
 #[derive(Clone, Debug)]
 pub struct ReservedPool {
     pub slice: SNssai,
-    pub ipv4_pool: Option<Prefix<Ipv4Addr>>,
-    pub ipv6_pool: Option<Prefix<Ipv6Addr>>,
+    pub ipv4_pool: Option<NetworkPrefix<Ipv4Addr>>,
+    pub ipv6_pool: Option<NetworkPrefix<Ipv6Addr>>,
 }
 
 /// User plane security policy sent to gNBs (TS 23.501 §5.10.3).
@@ -80,14 +80,14 @@ words! { LadnLeaving {
 } }
 
 /// A pool, or the word `none`.
-struct Pool<A>(Option<Prefix<A>>);
+struct OptionalPool<A>(Option<NetworkPrefix<A>>);
 
-impl<A: super::value::Address> Value for Pool<A> {
+impl<A: super::value::Address> Value for OptionalPool<A> {
     fn read(text: &str) -> Result<Self, String> {
         if text.trim() == "none" {
             return Ok(Self(None));
         }
-        Prefix::read(text).map(|p| Self(Some(p))).map_err(|e| format!("{e}, or none"))
+        NetworkPrefix::read(text).map(|p| Self(Some(p))).map_err(|e| format!("{e}, or none"))
     }
 
     fn show(&self) -> String {
@@ -95,15 +95,15 @@ impl<A: super::value::Address> Value for Pool<A> {
     }
 }
 
-pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<DataNetwork> {
+pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<DataNetworkConfig> {
     let doc = "Data networks (DNN). One named `ims` carries voice. Add further ones as items of the list:";
     root.sections("data_networks", 1, doc, |s, i| {
         let nth = u8::try_from(i).unwrap_or(u8::MAX);
         let name = if i == 0 { "internet".to_string() } else { format!("dn{}", i + 1) };
         let (second, group) = (45u8.saturating_add(nth), 0x45u16.saturating_add(nth.into()));
-        let ipv4 = Prefix { address: Ipv4Addr::new(10, second, 0, 0), length: 16 };
-        let ipv6 = Prefix { address: Ipv6Addr::new(0xfd00, 0x9997, group, 0, 0, 0, 0, 0), length: 48 };
-        let mut network = DataNetwork {
+        let ipv4 = NetworkPrefix { address: Ipv4Addr::new(10, second, 0, 0), length: 16 };
+        let ipv6 = NetworkPrefix { address: Ipv6Addr::new(0xfd00, 0x9997, group, 0, 0, 0, 0, 0), length: 48 };
+        let mut network = DataNetworkConfig {
             dnn: match name.parse() {
                 Ok(default) => s.value("dnn", default, "DNN, the name that UEs request (TS 23.003 §9)."),
                 Err(_) => unreachable!("the default names are valid"),
@@ -111,7 +111,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<DataNetwork> {
             ipv4_pool: s
                 .value(
                     "ipv4_pool",
-                    Pool(Some(ipv4)),
+                    OptionalPool(Some(ipv4)),
                     "IPv4 addresses of UEs; the first is the core's own. `none`: no IPv4. The default of each further data \
                      network is the next /16.",
                 )
@@ -119,7 +119,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<DataNetwork> {
             ipv6_pool: s
                 .value(
                     "ipv6_pool",
-                    Pool(Some(ipv6)),
+                    OptionalPool(Some(ipv6)),
                     "IPv6 prefix, from which each session gets a /64 (TS 23.501 §5.8.2.2). `none`: no IPv6. The default is a unique \
                      local prefix (RFC 4193).",
                 )
@@ -221,7 +221,7 @@ fn reserved_pool(s: &mut Section<'_, '_>) -> ReservedPool {
     pool
 }
 
-fn check(s: &mut Section<'_, '_>, network: &DataNetwork) {
+fn check(s: &mut Section<'_, '_>, network: &DataNetworkConfig) {
     let dnn = &network.dnn;
     let addressed = network.ipv4_pool.is_some() || network.ipv6_pool.is_some();
     if !addressed && !network.ethernet && !network.unstructured {
@@ -249,8 +249,8 @@ fn check(s: &mut Section<'_, '_>, network: &DataNetwork) {
 
 fn check_pools(
     s: &mut Section<'_, '_>,
-    ipv4_pool: Option<Prefix<Ipv4Addr>>,
-    ipv6_pool: Option<Prefix<Ipv6Addr>>,
+    ipv4_pool: Option<NetworkPrefix<Ipv4Addr>>,
+    ipv6_pool: Option<NetworkPrefix<Ipv6Addr>>,
 ) {
     let length = ipv4_pool.map_or(8, |pool| pool.length);
     let what = format!("/{length} is not a valid size of a pool");

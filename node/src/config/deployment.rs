@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Config, PairOf, SharedHost, Upf};
+use super::{Config, ListedUpf, PairOf, SharedHost};
 use crate::function::{CLUSTER, Function, HOME, UnitFunction};
 
 /// Lease of a CTA's record in a unit, which ends when its process does: the time has no meaning.
@@ -160,7 +160,7 @@ impl Config {
         self.upfs = self.upfs();
         let upf = self.upfs.iter().position(|upf| upf.address.is_none());
         let upf = upf.and_then(|at| u8::try_from(at).ok());
-        for upf in self.upfs.iter_mut().filter(|upf: &&mut Upf| upf.address.is_none()) {
+        for upf in self.upfs.iter_mut().filter(|upf: &&mut ListedUpf| upf.address.is_none()) {
             upf.address = Some(upf_at);
         }
         let shares_n2 = self.unit.replica_n2_addresses.is_empty();

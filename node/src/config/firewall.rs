@@ -7,9 +7,9 @@ use whimbrel_user::{
     FIREWALL_RULES_MAX, FLOWS_MAX, Firewall, FirewallRule, Ipv4Net, NAT_ADDRESSES_MAX, Nat, Timeouts,
 };
 
-use super::data_network::DataNetwork;
+use super::data_network::DataNetworkConfig;
 use super::section::{Pass, Section};
-use super::value::{Prefix, Value};
+use super::value::{NetworkPrefix, Value};
 
 impl Value for FirewallRule {
     fn read(text: &str) -> Result<Self, String> {
@@ -42,7 +42,7 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> Option<Firewall> {
         let flows_max = s.value("flows", Firewall::FLOWS_MAX, "Most flows, 96 octets each.");
         let flows_per_ue = s.value("flows_per_ue", Firewall::FLOWS_PER_UE, "Most flows of one UE.");
         let timeouts = timeouts(s);
-        let pools: Vec<Prefix<Ipv4Addr>> = s.list(
+        let pools: Vec<NetworkPrefix<Ipv4Addr>> = s.list(
             "nat_pool",
             vec![],
             "Outside IPv4 addresses for address translation, such as 192.0.2.10/32, which must be routed to this host. Empty: the UPF does \
@@ -127,12 +127,12 @@ fn check_rules(s: &mut Section<'_, '_>, on: bool, f: &Firewall) {
     }
 }
 
-fn ipv4_pools(network: &DataNetwork) -> impl Iterator<Item = Prefix<Ipv4Addr>> {
+fn ipv4_pools(network: &DataNetworkConfig) -> impl Iterator<Item = NetworkPrefix<Ipv4Addr>> {
     network.ipv4_pool.into_iter().chain(network.reserved_pools.iter().filter_map(|r| r.ipv4_pool))
 }
 
 /// What firewalls may say alone, but not together with the pools and addresses of all data networks.
-pub(super) fn check(networks: &[DataNetwork], n3: IpAddr, pass: &mut Pass) {
+pub(super) fn check(networks: &[DataNetworkConfig], n3: IpAddr, pass: &mut Pass) {
     for (i, network) in networks.iter().enumerate() {
         let Some(f) = &network.firewall else { continue };
         let key = |key: &str| format!("data_networks[{i}].firewall.{key}");
@@ -145,9 +145,8 @@ pub(super) fn check(networks: &[DataNetwork], n3: IpAddr, pass: &mut Pass) {
                 pass.refuse(&key("rules"), what, "remove it, or give the data network an `ipv4_pool`");
             }
             let outside = |p: &Ipv4Net| match address {
-                IpAddr::V4(address) if length > 0 => {
-                    Prefix { address: p.address, length: p.prefix }.overlaps(&Prefix { address, length })
-                }
+                IpAddr::V4(address) if length > 0 => NetworkPrefix { address: p.address, length: p.prefix }
+                    .overlaps(&NetworkPrefix { address, length }),
                 _ => false,
             };
             if f.nat.iter().flat_map(|n| &n.pools).any(outside) {
@@ -161,7 +160,7 @@ pub(super) fn check(networks: &[DataNetwork], n3: IpAddr, pass: &mut Pass) {
             let what = format!("`{}` has no IPv4 addresses to translate", network.dnn);
             pass.refuse(&key("nat_pool"), what, "give it an `ipv4_pool`, or remove `nat_pool`");
         }
-        let pools = nat.pools.iter().map(|p| Prefix { address: p.address, length: p.prefix });
+        let pools = nat.pools.iter().map(|p| NetworkPrefix { address: p.address, length: p.prefix });
         for pool in pools {
             for other in networks {
                 for ues in ipv4_pools(other).filter(|p| p.overlaps(&pool)) {
@@ -175,7 +174,11 @@ pub(super) fn check(networks: &[DataNetwork], n3: IpAddr, pass: &mut Pass) {
             }
             let earlier = networks[..i].iter().filter_map(|n| Some((n, n.firewall.as_ref()?.nat.as_ref()?)));
             for (other, nat) in earlier {
-                if nat.pools.iter().any(|p| pool.overlaps(&Prefix { address: p.address, length: p.prefix })) {
+                if nat
+                    .pools
+                    .iter()
+                    .any(|p| pool.overlaps(&NetworkPrefix { address: p.address, length: p.prefix }))
+                {
                     let what = format!("{pool} overlaps the `nat_pool` of `{}`", other.dnn);
                     pass.refuse(&key("nat_pool"), what, "give each data network addresses of its own");
                 }

@@ -47,9 +47,9 @@ impl From<GateWord> for FlowGate {
 }
 
 /// A packet filter.
-struct Filter(PacketFilter);
+struct ConfiguredFilter(PacketFilter);
 
-impl Value for Filter {
+impl Value for ConfiguredFilter {
     fn read(text: &str) -> Result<Self, String> {
         let expected = "a packet filter such as `permit out 17 from 192.0.2.0/24 5004 to assigned`, preceded by `uplink` or \
                         `downlink` if it has one direction only, or `ethernet type 88f7`";
@@ -108,7 +108,7 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> (Vec<FlowPolicy>, BTreeMap<FlowNa
             arp,
             gbr: gbr(guaranteed, maximum),
             precedence: s.value("precedence", 100, "Precedence of its QoS rule; the lowest is evaluated first."),
-            filters: s.list::<Filter>("filters", vec![], "Packet filters.").into_iter().map(|f| f.0).collect(),
+            filters: s.list::<ConfiguredFilter>("filters", vec![], "Packet filters.").into_iter().map(|f| f.0).collect(),
             gate: s
                 .value("gate", GateWord::Open, "Gate: open, uplink (only), downlink (only), or closed.")
                 .into(),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use whimbrel_ids::Supi;
-use whimbrel_prediction::Network;
+use whimbrel_prediction::TrainedNetwork;
 
 use super::Config;
 use super::open::PublicKey;
@@ -29,12 +29,12 @@ pub struct Foresight {
 
 impl Foresight {
     /// The trained predictor, if one is configured. Errors: one sentence.
-    pub fn network(&self) -> Result<Option<Network>, String> {
+    pub fn network(&self) -> Result<Option<TrainedNetwork>, String> {
         let Some(path) = &self.model else { return Ok(None) };
         let file = whimbrel_files::read(path, MODEL_OCTETS_MAX)
             .map_err(|e| format!("`foresight.model` {} cannot be read: {e}", path.display()))?;
         let keys: Vec<[u8; 32]> = self.keys.iter().map(|key| key.0.octets()).collect();
-        let network = Network::from_file(&file, &keys);
+        let network = TrainedNetwork::from_file(&file, &keys);
         network.map(Some).map_err(|e| format!("`foresight.model` {}: {e}", path.display()))
     }
 }

@@ -8,7 +8,7 @@ use whimbrel_user::{FirewallRule, SHARDS_MAX};
 use whimbrel_user_io::{Harvest, SpreadBy};
 
 use super::gnb_positions::GnbName;
-use super::isolation::Network;
+use super::isolation::NetworkOrAddress;
 use super::section::Section;
 use super::value::{Value, words};
 
@@ -53,13 +53,13 @@ pub struct N2 {
 #[derive(Clone, Debug)]
 pub struct N2Gnb {
     gnb: GnbName,
-    networks: Vec<Network>,
+    networks: Vec<NetworkOrAddress>,
 }
 
 impl N2Gnb {
     pub(super) fn control(&self) -> Option<control::AllowedGnb> {
         let (plmn, gnb_id) = self.gnb.parts()?;
-        let network = |n: &Network| control::IpPrefix { address: n.0.address, length: n.0.prefix };
+        let network = |n: &NetworkOrAddress| control::IpPrefix { address: n.0.address, length: n.0.prefix };
         Some(control::AllowedGnb { plmn, gnb_id, networks: self.networks.iter().map(network).collect() })
     }
 }
@@ -91,7 +91,7 @@ pub struct N3 {
     pub spread_by: SpreadBy,
     pub busy_poll_us: u32,
     pub harvest: Harvest,
-    pub gnb_networks: Vec<Network>,
+    pub gnb_networks: Vec<NetworkOrAddress>,
 }
 
 /// Packet I/O of N3.
@@ -153,7 +153,7 @@ pub struct N4 {
     pub listen: Option<SocketAddr>,
     pub smfs: Vec<SocketAddr>,
     /// From where other SMFs may send, beside `smfs`; empty: from anywhere.
-    pub peers: Vec<Network>,
+    pub peers: Vec<NetworkOrAddress>,
     pub path_failure: Duration,
 }
 
@@ -166,7 +166,7 @@ pub struct N6 {
     pub ue_to_host: bool,
     pub ue_to_ue: bool,
     pub allow: Vec<FirewallRule>,
-    pub deny: Vec<Network>,
+    pub deny: Vec<NetworkOrAddress>,
 }
 
 impl N6 {

@@ -24,9 +24,9 @@ const SIP_PORTS: &str = "5060,5061";
 
 /// A network, or one address, of either family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network(pub IpNetwork);
+pub struct NetworkOrAddress(pub IpNetwork);
 
-impl Value for Network {
+impl Value for NetworkOrAddress {
     fn read(text: &str) -> Result<Self, String> {
         let expected = || "an address or a network in CIDR form, such as 192.0.2.0/24".to_owned();
         let (address, length) = match text.trim().split_once('/') {
@@ -51,7 +51,7 @@ impl Value for Network {
 }
 
 /// Reads the keys of the section `n6`.
-pub(super) fn read(s: &mut Section<'_, '_>) -> (bool, bool, Vec<FirewallRule>, Vec<Network>) {
+pub(super) fn read(s: &mut Section<'_, '_>) -> (bool, bool, Vec<FirewallRule>, Vec<NetworkOrAddress>) {
     let ue_to_host = s.value(
         "ue_to_host",
         false,
@@ -86,7 +86,7 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> (bool, bool, Vec<FirewallRule>, V
 /// The isolation rules of the UPF.
 pub fn of(c: &Config) -> Isolation {
     let N6 { ue_to_host, ue_to_ue, allow, deny, .. } = &c.n6;
-    let networks = |all: &[Network]| all.iter().map(|n| n.0).collect();
+    let networks = |all: &[NetworkOrAddress]| all.iter().map(|n| n.0).collect();
     let mut allow = allow.clone();
     for network in &c.data_networks {
         for server in &network.dns {

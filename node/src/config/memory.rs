@@ -13,17 +13,17 @@ const LIMIT_MIN: u64 = 64 << 20;
 
 /// Where UEs at rest are stored.
 #[derive(Clone, Debug)]
-pub struct Memory {
+pub struct MemoryConfig {
     /// The memory of this process, in a unit of each CPF; `None`: UEs do not rest.
-    pub limit: Option<Octets>,
-    pub slow: Slow,
+    pub limit: Option<OctetCount>,
+    pub slow: SlowTier,
     pub file: Option<PathBuf>,
     pub rest_after: Duration,
 }
 
 /// The slow tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slow {
+pub enum SlowTier {
     /// There is none.
     None,
     /// Compressed memory, as swap of the kernel.
@@ -36,11 +36,11 @@ pub enum Slow {
 #[derive(clap::Args)]
 pub struct MemoryOptions {
     /// Memory of this CPF, such as "8 GiB": UEs without messages rest, and records that are seldom used go to the slow tier.
-    #[arg(long, value_name = "SIZE", value_parser = |text: &str| Octets::read(text))]
-    memory: Option<Octets>,
+    #[arg(long, value_name = "SIZE", value_parser = |text: &str| OctetCount::read(text))]
+    memory: Option<OctetCount>,
     /// The slow tier: none, zram (the kernel's swap, which has to be on), or file.
-    #[arg(long, value_name = "TIER", default_value = "none", requires = "memory", value_parser = |text: &str| Slow::read(text))]
-    slow: Slow,
+    #[arg(long, value_name = "TIER", default_value = "none", requires = "memory", value_parser = |text: &str| SlowTier::read(text))]
+    slow: SlowTier,
     /// Path of the file with `--slow file`. It has no name once it is open.
     #[arg(long, value_name = "FILE", required_if_eq("slow", "file"))]
     slow_file: Option<PathBuf>,
@@ -50,35 +50,35 @@ pub struct MemoryOptions {
 }
 
 impl MemoryOptions {
-    pub fn memory(self) -> Memory {
+    pub fn memory(self) -> MemoryConfig {
         let rest_after = Duration::from_millis(self.rest_after_ms);
-        Memory { limit: self.memory, slow: self.slow, file: self.slow_file, rest_after }
+        MemoryConfig { limit: self.memory, slow: self.slow, file: self.slow_file, rest_after }
     }
 
     /// The arguments for a CPF of a unit, whose file has this name without one in the configuration.
-    pub fn arguments(memory: &Memory, file: &Path) -> Vec<OsString> {
+    pub fn arguments(memory: &MemoryConfig, file: &Path) -> Vec<OsString> {
         let Some(limit) = memory.limit else { return Vec::new() };
         let mut arguments: Vec<OsString> = vec!["--memory".into(), limit.show().into()];
         arguments.extend(["--slow".into(), memory.slow.show().into()]);
         arguments.extend(["--rest-after-ms".into(), memory.rest_after.as_millis().to_string().into()]);
-        if memory.slow == Slow::File {
+        if memory.slow == SlowTier::File {
             arguments.extend(["--slow-file".into(), file.into()]);
         }
         arguments
     }
 }
 
-words!(Slow { Slow::None = "none", Slow::Zram = "zram", Slow::File = "file", });
+words!(SlowTier { SlowTier::None = "none", SlowTier::Zram = "zram", SlowTier::File = "file", });
 
 /// A number of octets, written with its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Octets(pub u64);
+pub struct OctetCount(pub u64);
 
-impl Octets {
+impl OctetCount {
     const UNITS: [(&'static str, u32); 3] = [("MiB", 20), ("GiB", 30), ("TiB", 40)];
 }
 
-impl Value for Octets {
+impl Value for OctetCount {
     fn read(text: &str) -> Result<Self, String> {
         let read = || {
             let text = text.trim();
@@ -96,11 +96,11 @@ impl Value for Octets {
     }
 }
 
-pub(super) fn read(root: &mut Section<'_, '_>) -> Memory {
+pub(super) fn read(root: &mut Section<'_, '_>) -> MemoryConfig {
     let doc = "Memory of UE contexts (docs/memory.md). With a limit, a UE without messages for `rest_after` is stored as a record of some \
                hundred octets, and records that are seldom used leave memory for the slow tier.";
     root.section("memory", doc, |s| {
-        let memory = Memory {
+        let memory = MemoryConfig {
             limit: s.optional(
                 "limit",
                 "8 GiB",
@@ -109,7 +109,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Memory {
             ),
             slow: s.value(
                 "slow",
-                Slow::None,
+                SlowTier::None,
                 "The slow tier: zram (the kernel's swap, which has to be on), file, or none: all records stay in memory.",
             ),
             file: s.optional(
@@ -121,7 +121,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Memory {
             rest_after: s.value("rest_after", Duration::from_secs(2), "A UE rests after this time without messages, 100ms to 1h."),
         };
         let is_enough = memory.limit.is_none_or(|limit| limit.0 >= LIMIT_MIN);
-        s.bound("limit", is_enough, "a core needs more memory", format!("{} or more", Octets(LIMIT_MIN).show()));
+        s.bound("limit", is_enough, "a core needs more memory", format!("{} or more", OctetCount(LIMIT_MIN).show()));
         let is_within = (Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&memory.rest_after);
         s.bound("rest_after", is_within, "it is out of bounds", "100ms to 1h");
         memory
@@ -131,7 +131,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Memory {
 /// Reports contradictions with other keys.
 pub(super) fn check(config: &Config, pass: &mut Pass) {
     let memory = &config.memory;
-    if memory.limit.is_none() && memory.slow != Slow::None {
+    if memory.limit.is_none() && memory.slow != SlowTier::None {
         let what = format!("a slow tier ({}) is not used without a limit", memory.slow.show());
         pass.refuse("memory.slow", what, "write `limit`, such as 8 GiB, or leave `slow` out");
     }
@@ -140,7 +140,7 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
         let what = "UEs are served by CPFs that are other processes";
         pass.refuse("memory.limit", what, "leave it out, and start `whimbrel cpf` with `--memory`");
     }
-    if memory.file.is_some() && memory.slow != Slow::File {
+    if memory.file.is_some() && memory.slow != SlowTier::File {
         pass.refuse("memory.file", "the slow tier is no file", "write `slow: file`, or leave `file` out");
     }
 }
@@ -156,13 +156,13 @@ mod tests {
         for (text, octets) in
             [("64 MiB", 64 << 20), ("8GiB", 8 << 30), ("1536 MiB", 3 << 29), ("2 TiB", 2 << 40)]
         {
-            let read = Octets::read(text).unwrap();
+            let read = OctetCount::read(text).unwrap();
             assert_eq!(read.0, octets, "{text}");
-            assert_eq!(Octets::read(&read.show()), Ok(read));
+            assert_eq!(OctetCount::read(&read.show()), Ok(read));
         }
-        assert_eq!(Octets(3 << 29).show(), "1536 MiB");
+        assert_eq!(OctetCount(3 << 29).show(), "1536 MiB");
         for bad in ["8", "8 GB", "-1 GiB", "99999999999999 TiB", "GiB", ""] {
-            assert!(Octets::read(bad).is_err(), "{bad}");
+            assert!(OctetCount::read(bad).is_err(), "{bad}");
         }
     }
 
@@ -174,11 +174,13 @@ mod tests {
             memory: MemoryOptions,
         }
         let rest_after = Duration::from_millis(1500);
-        for (limit, slow) in
-            [(Some(Octets(3 << 30)), Slow::File), (Some(Octets(1 << 30)), Slow::Zram), (None, Slow::None)]
-        {
-            let file = (slow == Slow::File).then(|| PathBuf::from("/var/ues"));
-            let memory = Memory { limit, slow, file: file.clone(), rest_after };
+        for (limit, slow) in [
+            (Some(OctetCount(3 << 30)), SlowTier::File),
+            (Some(OctetCount(1 << 30)), SlowTier::Zram),
+            (None, SlowTier::None),
+        ] {
+            let file = (slow == SlowTier::File).then(|| PathBuf::from("/var/ues"));
+            let memory = MemoryConfig { limit, slow, file: file.clone(), rest_after };
             let arguments = MemoryOptions::arguments(&memory, Path::new("/var/ues"));
             let line = std::iter::once("cpf".into()).chain(arguments);
             let read = <CommandLine as clap::Parser>::try_parse_from(line).unwrap().memory.memory();

@@ -61,27 +61,27 @@ use whimbrel_user::{Applications, Buffering, GuaranteedRates, SliceRate};
 
 pub use audit::{Audit, Mirror};
 pub use cluster::{Cluster, PairOf, SharedHost};
-pub use data_network::{DataNetwork, LadnLeaving, Protection, ReservedPool};
+pub use data_network::{DataNetworkConfig, LadnLeaving, Protection, ReservedPool};
 pub use deployment::{CoreCommand, Deployment};
 pub use foresight::MODEL_OCTETS_MAX;
 pub use gnb_positions::GnbPosition;
 pub use home_network_key::{HomeNetworkKey, Scheme};
 pub use interfaces::{IoChoice, N2, N3, N4, N6, SctpChoice};
 pub use limits::Limits;
-pub use memory::{Memory, MemoryOptions, Slow};
+pub use memory::{MemoryConfig, MemoryOptions, SlowTier};
 #[cfg(test)]
-pub use peer_amfs::PeerAmf;
+pub use peer_amfs::PeerAmfConfig;
 pub use peer_amfs::PeerAmfs;
 pub use refusals::{RefusalAnswer, word as refusal_word};
-pub use sbfd::{Probing, Reflecting, Sbfd, SbfdPeer};
-pub use service::{Api, HttpEndpoint, KeepUes, Log, LogFormat, LogLevel, Otlp, SecondFactor, Store};
+pub use sbfd::{ProbingConfig, ReflectorConfig, Sbfd, SbfdPeer};
+pub use service::{Api, HttpEndpoint, KeepUes, Log, LogFormat, LogLevel, Otlp, SecondFactor, StoreConfig};
 pub use time_zone::NetworkTimeZone;
 pub use timers::Timers;
 pub use unit::{CanaryBounds, conflict as unit_conflict};
-pub use upf::Upf;
+pub use upf::ListedUpf;
 
 use self::amf::Amf;
-use self::problem::Problem;
+use self::problem::ConfigProblem;
 use self::section::{Pass, Section};
 use self::yaml::{Node, NodeValue, Position};
 
@@ -99,15 +99,15 @@ const FILE_OCTETS_MAX: u64 = 4 << 20;
 #[derive(Clone, Debug)]
 pub struct Config {
     pub amf: Amf,
-    pub access: access::Access,
+    pub access: access::AccessConfig,
     pub timers: Timers,
-    pub data_networks: Vec<DataNetwork>,
+    pub data_networks: Vec<DataNetworkConfig>,
     pub home_network_keys: Vec<HomeNetworkKey>,
     pub n2: N2,
     pub n3: N3,
     pub n4: N4,
     pub n6: N6,
-    pub upfs: Vec<Upf>,
+    pub upfs: Vec<ListedUpf>,
     pub guaranteed_rates: Option<GuaranteedRates>,
     pub slice_rates: Vec<SliceRate>,
     pub detection: Applications,
@@ -117,20 +117,20 @@ pub struct Config {
     pub unit: unit::Unit,
     pub packet_logger: packet_logger::PacketLogger,
     pub open: Option<open::Open>,
-    pub veil: Option<veil::Veil>,
+    pub veil: Option<veil::VeilOperatorConfig>,
     pub peer_amfs: PeerAmfs,
     pub handover: handover::Handover,
     pub foresight: foresight::Foresight,
     pub gnb_positions: Vec<GnbPosition>,
     pub markings: BTreeMap<FiveQi, u8>,
     pub downlink_data: whimbrel_control::config::Buffering,
-    pub store: Store,
+    pub store: StoreConfig,
     pub api: Api,
     pub audit: Audit,
     pub log: Log,
     pub otlp: Otlp,
     pub limits: Limits,
-    pub memory: Memory,
+    pub memory: MemoryConfig,
     pub overload: whimbrel_control::config::OverloadRule,
     pub refusals: Vec<(RefusalKind, RefusalAnswer)>,
     /// The files that it names.
@@ -145,7 +145,7 @@ pub enum LoadError {
     /// The file cannot be read: one sentence.
     File(String),
     /// The file has errors.
-    Problems(PathBuf, Vec<Problem>),
+    Problems(PathBuf, Vec<ConfigProblem>),
 }
 
 impl fmt::Display for LoadError {
@@ -174,7 +174,7 @@ pub fn found() -> Option<PathBuf> {
 
 /// The store that a file names, or the default one; other keys of the file are not looked at, so that it is known also where what the
 /// others name is missing.
-pub fn store_of(file: Option<&Path>) -> Result<Store, LoadError> {
+pub fn store_of(file: Option<&Path>) -> Result<StoreConfig, LoadError> {
     let text = file.map(text_of).transpose()?.unwrap_or_default();
     parse_as(&text, file.unwrap_or(Path::new("(defaults)")), |pass, node| {
         service::store(&mut Section::root(pass, node))
@@ -194,7 +194,10 @@ pub fn marked(file: &Path) -> Result<Marked, LoadError> {
     let text = text_of(file)?;
     let mut pass = Pass::without_files();
     let node = yaml::parse(text.trim_start_matches('\u{feff}')).map_err(|(at, what)| {
-        LoadError::Problems(file.into(), vec![Problem { at, key: String::new(), what, fix: String::new() }])
+        LoadError::Problems(
+            file.into(),
+            vec![ConfigProblem { at, key: String::new(), what, fix: String::new() }],
+        )
     })?;
     all_keys(&mut pass, &node);
     let redacted = redacted(&node, "", &pass.secrets);
@@ -240,7 +243,7 @@ pub fn parse(text: &str, file: &Path) -> Result<Config, LoadError> {
 }
 
 /// Result of checking a configuration text that came over the API.
-pub struct Checked {
+pub struct CheckedConfig {
     /// The configuration, without the content of files that were not opened.
     pub config: Result<Config, LoadError>,
     /// Keys whose file was not opened, since the running configuration does not name it.
@@ -249,14 +252,14 @@ pub struct Checked {
 
 /// Checks a text that came over the API. Its sender must not learn the content of files of this host: only files that the running
 /// configuration names are opened, and no message has a secret.
-pub fn check(text: &str, file: &Path, running: &Config) -> Checked {
+pub fn check(text: &str, file: &Path, running: &Config) -> CheckedConfig {
     let text = text.trim_start_matches('\u{feff}');
     let refused = |problems| LoadError::Problems(file.to_path_buf(), problems);
     let node = match yaml::parse(text) {
         Ok(node) => node,
         Err((at, what)) => {
-            let problem = Problem { at, key: String::new(), what, fix: String::new() };
-            return Checked { config: Err(refused(vec![problem])), not_checked: Vec::new() };
+            let problem = ConfigProblem { at, key: String::new(), what, fix: String::new() };
+            return CheckedConfig { config: Err(refused(vec![problem])), not_checked: Vec::new() };
         }
     };
     let mut pass = Pass::opening_only(running.files.clone());
@@ -266,22 +269,23 @@ pub fn check(text: &str, file: &Path, running: &Config) -> Checked {
     let secrets: Vec<&str> = secret_places.iter().map(|(_, text)| text.as_str()).collect();
     problems.iter_mut().for_each(|problem| problem.mask(&secrets));
     let config = if problems.is_empty() { Ok(config) } else { Err(refused(problems)) };
-    Checked { config, not_checked }
+    CheckedConfig { config, not_checked }
 }
 
 /// Reads a text that stood in `file`, by the function that knows its keys.
 fn parse_as<T>(text: &str, file: &Path, read: impl FnOnce(&mut Pass, &Node) -> T) -> Result<T, LoadError> {
     let refused = |problems| LoadError::Problems(file.to_path_buf(), problems);
     let text = text.trim_start_matches('\u{feff}');
-    let node = yaml::parse(text)
-        .map_err(|(at, what)| refused(vec![Problem { at, key: String::new(), what, fix: String::new() }]))?;
+    let node = yaml::parse(text).map_err(|(at, what)| {
+        refused(vec![ConfigProblem { at, key: String::new(), what, fix: String::new() }])
+    })?;
     let mut pass = Pass::default();
     let value = read(&mut pass, &node);
     if pass.problems.is_empty() { Ok(value) } else { Err(refused(pass.problems)) }
 }
 
 /// A new version of a running configuration.
-pub struct Reloaded {
+pub struct ReloadedConfig {
     /// It, with the former values of keys that need a restart.
     pub config: Config,
     /// The keys whose change needs a restart.
@@ -289,13 +293,13 @@ pub struct Reloaded {
 }
 
 /// Reloads the configuration. Keys on which UE identities, sockets and pools depend keep their values until the next start.
-pub fn reload(running: &Config, file: Option<&Path>) -> Result<Reloaded, String> {
+pub fn reload(running: &Config, file: Option<&Path>) -> Result<ReloadedConfig, String> {
     let (config, _) = load(file).map_err(|e| e.to_string())?;
     Ok(in_place_of(running, config))
 }
 
 /// A configuration in place of the running one, as far as that is possible without a restart.
-pub fn in_place_of(running: &Config, mut config: Config) -> Reloaded {
+pub fn in_place_of(running: &Config, mut config: Config) -> ReloadedConfig {
     config = config.deployed_as(running.deployment.clone());
     // Of N2 only its list of gNBs can change.
     let gnbs = std::mem::replace(&mut config.n2.gnbs, running.n2.gnbs.clone());
@@ -315,7 +319,7 @@ pub fn in_place_of(running: &Config, mut config: Config) -> Reloaded {
         "otlp" otlp, "memory" memory,
     );
     config.n2.gnbs = gnbs;
-    Reloaded { config, kept }
+    ReloadedConfig { config, kept }
 }
 
 /// The defaults of all keys as commented YAML.

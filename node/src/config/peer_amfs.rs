@@ -14,12 +14,12 @@ use super::section::{Pass, Section};
 pub struct PeerAmfs {
     pub listen: Option<SocketAddr>,
     pub key_file: Option<PathBuf>,
-    pub amfs: Vec<PeerAmf>,
+    pub amfs: Vec<PeerAmfConfig>,
 }
 
 /// A peer AMF.
 #[derive(Clone, Debug)]
-pub struct PeerAmf {
+pub struct PeerAmfConfig {
     pub name: String,
     pub amf_id: AmfId,
     pub tacs: Vec<Tac>,
@@ -30,7 +30,7 @@ pub struct PeerAmf {
 /// UEs whose states two AMFs exchange: as many as one may have (`limits.ues`).
 const REPLICAS_MAX: u32 = 1 << 20;
 
-impl PeerAmf {
+impl PeerAmfConfig {
     pub(super) fn control(&self) -> control::PeerAmf {
         control::PeerAmf { name: self.name.clone(), amf_id: self.amf_id, tacs: self.tacs.clone() }
     }
@@ -50,7 +50,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> PeerAmfs {
         let doc = "Each has `name`, `region`, `set` and `pointer` as in its own `amf`, the `tacs` that it serves, and the `addresses` at which it \
                    listens (two if it is a pair).";
         let amfs = s.sections("amfs", 0, doc, |s, i| {
-            let amf = PeerAmf {
+            let amf = PeerAmfConfig {
                 name: s.value("name", format!("amf{}", i + 1), "Name in logs."),
                 amf_id: super::amf::amf_id(s),
                 tacs: s.list("tacs", vec![], "The tracking areas that it serves."),

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use whimbrel_user::{Ipv4Net, Ipv6Net};
 
 use super::section::Pass;
-use super::value::Prefix;
-use super::{Config, DataNetwork};
+use super::value::NetworkPrefix;
+use super::{Config, DataNetworkConfig};
 
 /// Notes servers and gNBs whose addresses are UEs'.
 pub(super) fn check(config: &Config, pass: &mut Pass) {
@@ -14,23 +14,24 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
     gnb_networks(config, pass);
 }
 
-fn ipv4_pools(network: &DataNetwork) -> impl Iterator<Item = Prefix<Ipv4Addr>> {
+fn ipv4_pools(network: &DataNetworkConfig) -> impl Iterator<Item = NetworkPrefix<Ipv4Addr>> {
     network.ipv4_pool.into_iter().chain(network.reserved_pools.iter().filter_map(|r| r.ipv4_pool))
 }
 
-fn ipv6_pools(network: &DataNetwork) -> impl Iterator<Item = Prefix<Ipv6Addr>> {
+fn ipv6_pools(network: &DataNetworkConfig) -> impl Iterator<Item = NetworkPrefix<Ipv6Addr>> {
     network.ipv6_pool.into_iter().chain(network.reserved_pools.iter().filter_map(|r| r.ipv6_pool))
 }
 
 /// The pool of UEs that holds an address, if that is not this host's own: the first one of an IPv4 pool, and the first prefix of an IPv6 pool.
-fn pool_with(networks: &[DataNetwork], address: IpAddr) -> Option<(String, &DataNetwork)> {
-    let is_ue = |network: &DataNetwork| match address {
+fn pool_with(networks: &[DataNetworkConfig], address: IpAddr) -> Option<(String, &DataNetworkConfig)> {
+    let is_ue = |network: &DataNetworkConfig| match address {
         IpAddr::V4(a) => {
-            let own = |p: &Prefix<Ipv4Addr>| Ipv4Net { address: p.address, prefix: p.length }.gateway() == a;
+            let own =
+                |p: &NetworkPrefix<Ipv4Addr>| Ipv4Net { address: p.address, prefix: p.length }.gateway() == a;
             ipv4_pools(network).find(|p| p.contains(a) && !own(p)).map(|p| p.to_string())
         }
         IpAddr::V6(a) => {
-            let own = |p: &Prefix<Ipv6Addr>| {
+            let own = |p: &NetworkPrefix<Ipv6Addr>| {
                 let gateway = Ipv6Net { address: p.address, prefix: p.length }.gateway();
                 gateway.segments()[..4] == a.segments()[..4]
             };
@@ -41,7 +42,7 @@ fn pool_with(networks: &[DataNetwork], address: IpAddr) -> Option<(String, &Data
 }
 
 /// Refuses a DNS server or P-CSCF whose address is in a pool of UEs.
-fn servers(networks: &[DataNetwork], pass: &mut Pass) {
+fn servers(networks: &[DataNetworkConfig], pass: &mut Pass) {
     for (i, network) in networks.iter().enumerate() {
         let dns = network.dns.iter().map(|a| (a, "dns", "DNS server"));
         for (address, key, what) in dns.chain(network.p_cscf.iter().map(|a| (a, "p_cscf", "P-CSCF"))) {
@@ -71,13 +72,13 @@ fn gnb_networks(config: &Config, pass: &mut Pass) {
             };
             match of_gnbs.address {
                 IpAddr::V4(address) => {
-                    let of_gnbs = Prefix { address, length: of_gnbs.prefix };
+                    let of_gnbs = NetworkPrefix { address, length: of_gnbs.prefix };
                     ipv4_pools(network)
                         .filter(|p| p.overlaps(&of_gnbs))
                         .for_each(|p| pass("ipv4_pool", p.to_string()));
                 }
                 IpAddr::V6(address) => {
-                    let of_gnbs = Prefix { address, length: of_gnbs.prefix };
+                    let of_gnbs = NetworkPrefix { address, length: of_gnbs.prefix };
                     ipv6_pools(network)
                         .filter(|p| p.overlaps(&of_gnbs))
                         .for_each(|p| pass("ipv6_pool", p.to_string()));

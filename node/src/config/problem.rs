@@ -7,7 +7,7 @@ use super::yaml::Position;
 
 /// A problem of a configuration file.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// Where in the file.
     pub at: Position,
     /// The key in dots (`amf.region`), empty for the file as a whole.
@@ -18,7 +18,7 @@ pub struct Problem {
     pub fix: String,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.key.is_empty() {
             write!(f, "{}: ", self.key)?;
@@ -31,7 +31,7 @@ impl fmt::Display for Problem {
     }
 }
 
-impl Problem {
+impl ConfigProblem {
     /// Takes secrets out of the sentence: words of at least [`MASKED_MIN`] characters that have one, or are a part of one.
     pub fn mask(&mut self, secrets: &[&str]) {
         for text in [&mut self.key, &mut self.what, &mut self.fix] {
@@ -65,8 +65,8 @@ fn masked(text: &str, secrets: &[&str]) -> String {
 }
 
 /// Prints problems as compilers do, `file:line:column: sentence`, in the order of the file.
-pub fn sentences(file: &Path, problems: &[Problem]) -> String {
-    let mut sorted: Vec<&Problem> = problems.iter().collect();
+pub fn sentences(file: &Path, problems: &[ConfigProblem]) -> String {
+    let mut sorted: Vec<&ConfigProblem> = problems.iter().collect();
     sorted.sort_by_key(|p| p.at);
     sorted.iter().map(|p| format!("{}:{}: {p}\n", file.display(), p.at)).collect()
 }
@@ -111,7 +111,8 @@ mod tests {
         let secret = "c53c22208b61860b06c62e5406a7b330c2b577aa5558981510d128247d38bd1d";
         let part = &secret[..60];
         let text = format!("`{secret}` and `{part}…` are not understood; write 64 digits");
-        let mut problem = Problem { at: Position::START, key: "x".into(), what: text, fix: String::new() };
+        let mut problem =
+            ConfigProblem { at: Position::START, key: "x".into(), what: text, fix: String::new() };
         problem.mask(&[secret]);
         assert_eq!(problem.what, "`(secret)` and `(secret)…` are not understood; write 64 digits");
     }

@@ -9,7 +9,7 @@ use super::value::Value;
 const OF_OTHER_BUILDS: [&str; 4] = ["allow_direct", "heartbeat_experiment", "overstate", "record"];
 
 /// A key of the configuration, described.
-pub(super) struct Entry {
+pub(super) struct DescribedKey {
     pub(super) key: &'static str,
     /// What values it takes.
     pub(super) kind: String,
@@ -19,7 +19,7 @@ pub(super) struct Entry {
     pub(super) doc: String,
 }
 
-impl Entry {
+impl DescribedKey {
     /// What values it takes, with its bounds.
     fn values(&self) -> String {
         let bounds = self.bounds.join("; ");
@@ -32,13 +32,13 @@ impl Entry {
 }
 
 /// The keys of one section.
-struct Part {
+struct SectionKeys {
     path: String,
     doc: String,
-    entries: Vec<Entry>,
+    entries: Vec<DescribedKey>,
 }
 
-impl Part {
+impl SectionKeys {
     /// The dotted path of one of its keys.
     fn path_of(&self, key: &str) -> String {
         if self.path.is_empty() { key.into() } else { format!("{}.{key}", self.path) }
@@ -48,17 +48,17 @@ impl Part {
 /// All keys, by section, in the order in which they are read.
 #[derive(Default)]
 pub(super) struct Reference {
-    parts: Vec<Part>,
+    parts: Vec<SectionKeys>,
 }
 
 impl Reference {
     /// Begins a section.
     pub(super) fn begin(&mut self, path: &str, doc: &str) {
-        self.parts.push(Part { path: path.into(), doc: doc.into(), entries: Vec::new() });
+        self.parts.push(SectionKeys { path: path.into(), doc: doc.into(), entries: Vec::new() });
     }
 
     /// Adds a key of a section.
-    pub(super) fn add(&mut self, path: &str, entry: Entry) {
+    pub(super) fn add(&mut self, path: &str, entry: DescribedKey) {
         if OF_OTHER_BUILDS.contains(&entry.key) {
             return;
         }
@@ -74,7 +74,7 @@ impl Reference {
         }
     }
 
-    fn part(&mut self, path: &str) -> &mut Part {
+    fn part(&mut self, path: &str) -> &mut SectionKeys {
         let found = self.parts.iter().position(|part| part.path == path);
         let at = found.unwrap_or_else(|| {
             self.begin(path, "");

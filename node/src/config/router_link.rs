@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use whimbrel_user_io::{RouterLink, Tunnel, Vlan};
+use whimbrel_user_io::{GreTunnel, RouterLink, Vlan};
 
 use super::section::Section;
 
@@ -49,7 +49,7 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> Option<RouterLink> {
     };
     let tunnel = match (local, remote) {
         (Some(local), Some(remote)) if local.is_ipv4() == remote.is_ipv4() && local != remote => {
-            Some(Tunnel { local, remote, key })
+            Some(GreTunnel { local, remote, key })
         }
         (Some(local), Some(remote)) => {
             let what = format!("a tunnel from {local} to {remote} is not possible");

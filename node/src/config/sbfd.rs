@@ -14,16 +14,16 @@ const PEERS_MAX: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Sbfd {
     /// `None`: nothing is probed.
-    pub probing: Option<Probing>,
+    pub probing: Option<ProbingConfig>,
     /// `None`: no probes are answered, but those to members of a cluster.
-    pub reflecting: Option<Reflecting>,
+    pub reflecting: Option<ReflectorConfig>,
     /// What is probed beside the members of a cluster.
     pub peers: Vec<SbfdPeer>,
 }
 
 /// How peers are probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Probing {
+pub struct ProbingConfig {
     pub timing: SbfdTiming,
     /// Peers are on the links of this host: packets with another TTL than 255 are forged.
     pub one_link: bool,
@@ -33,7 +33,7 @@ pub struct Probing {
 
 /// Where probes are answered, and the discriminator that they have to name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reflecting {
+pub struct ReflectorConfig {
     pub listen: SocketAddr,
     pub discriminator: SbfdDiscriminator,
     /// Initiators are on the links of this host.
@@ -143,13 +143,13 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Sbfd {
             s.refuse("peers", "two peers have the same address", "name each reflector once");
         }
         let probing = interval.and_then(|interval| match SbfdTiming::new(interval, multiplier) {
-            Ok(timing) => Some(Probing { timing, one_link, real_time }),
+            Ok(timing) => Some(ProbingConfig { timing, one_link, real_time }),
             Err(e) => {
                 s.refuse("interval", e.to_string(), "write values in these bounds");
                 None
             }
         });
-        let reflecting = listen.zip(own).map(|(listen, discriminator)| Reflecting { listen, discriminator, one_link, real_time });
+        let reflecting = listen.zip(own).map(|(listen, discriminator)| ReflectorConfig { listen, discriminator, one_link, real_time });
         Sbfd { probing, reflecting, peers }
     })
 }

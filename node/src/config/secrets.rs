@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::LoadError;
-use super::problem::Problem;
+use super::problem::ConfigProblem;
 use super::section::{Pass, texts};
 use super::yaml::{self, Node, NodeValue, Position};
 
@@ -47,7 +47,7 @@ pub fn put_back(edited: &str, former: &str, file: &Path) -> Result<String, LoadE
 }
 
 fn refused(file: &Path, at: Position, what: String, fix: &str) -> LoadError {
-    LoadError::Problems(file.into(), vec![Problem { at, key: String::new(), what, fix: fix.into() }])
+    LoadError::Problems(file.into(), vec![ConfigProblem { at, key: String::new(), what, fix: fix.into() }])
 }
 
 /// What stands for a secret.

@@ -9,11 +9,11 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use super::operator_keys::leads_to_operator_key;
-use super::problem::{Problem, did_you_mean};
-use super::reference::{Entry, Reference, kind_of};
+use super::problem::{ConfigProblem, did_you_mean};
+use super::reference::{DescribedKey, Reference, kind_of};
 use super::removed_keys::value_in_force;
 use super::value::Value;
-use super::yaml::{Key, Node, NodeValue, Position};
+use super::yaml::{Node, NodeValue, Position, YamlKey};
 
 /// Columns of a comment line in the printed defaults.
 const COMMENT_WIDTH: usize = 110;
@@ -22,7 +22,7 @@ const COMMENT_WIDTH: usize = 110;
 #[derive(Default)]
 pub(super) struct Pass {
     /// The problems so far.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ConfigProblem>,
     /// Positions of the keys in the file, by dotted path.
     positions: BTreeMap<String, Position>,
     /// The commented YAML, while printing.
@@ -102,7 +102,7 @@ impl Pass {
                 None => break Position::START,
             }
         };
-        self.problems.push(Problem { at, key: key.into(), what: what.into(), fix: fix.into() });
+        self.problems.push(ConfigProblem { at, key: key.into(), what: what.into(), fix: fix.into() });
     }
 
     /// Whether the file has this key.
@@ -145,7 +145,7 @@ impl Pass {
 pub(super) struct Section<'p, 'n> {
     pass: &'p mut Pass,
     path: String,
-    map: &'n [(Key, Node)],
+    map: &'n [(YamlKey, Node)],
     known: Vec<&'static str>,
 }
 
@@ -205,7 +205,7 @@ impl<'p, 'n> Section<'p, 'n> {
     /// Adds a key to the reference, if this pass collects one.
     fn describe(&mut self, key: &'static str, kind: String, default: String, doc: &str) {
         if let Some(reference) = &mut self.pass.reference {
-            let entry = Entry { key, kind, default, bounds: Vec::new(), doc: doc.into() };
+            let entry = DescribedKey { key, kind, default, bounds: Vec::new(), doc: doc.into() };
             reference.add(&self.path, entry);
         }
     }
@@ -354,7 +354,7 @@ impl<'p, 'n> Section<'p, 'n> {
                 Some(value) => format!("{what} any more: {value}"),
                 None => what,
             };
-            self.pass.problems.push(Problem { at: key.at, key: String::new(), what, fix });
+            self.pass.problems.push(ConfigProblem { at: key.at, key: String::new(), what, fix });
         }
     }
 
@@ -399,7 +399,7 @@ impl<'p, 'n> Section<'p, 'n> {
             _ => (format!("found {}", node.kind()), T::read("").err().unwrap_or_default()),
         };
         let (key, what, fix) = (self.path(key), refusal.0, format!("write {}", refusal.1));
-        self.pass.problems.push(Problem { at: node.at, key, what, fix });
+        self.pass.problems.push(ConfigProblem { at: node.at, key, what, fix });
         None
     }
 }
@@ -414,14 +414,14 @@ pub(super) fn texts(node: &Node, found: &mut Vec<(Position, String)>) {
     }
 }
 
-fn map_of<'n>(pass: &mut Pass, node: &'n Node, key: &str) -> &'n [(Key, Node)] {
+fn map_of<'n>(pass: &mut Pass, node: &'n Node, key: &str) -> &'n [(YamlKey, Node)] {
     match &node.value {
         NodeValue::Map(map) => map,
         NodeValue::Null => &[],
         _ => {
             let what = format!("found {} where a map of keys is expected", node.kind());
             let fix = "write one `key: value` a line, indented".into();
-            pass.problems.push(Problem { at: node.at, key: key.into(), what, fix });
+            pass.problems.push(ConfigProblem { at: node.at, key: key.into(), what, fix });
             &[]
         }
     }

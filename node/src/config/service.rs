@@ -9,7 +9,7 @@ use super::value::{Value, words};
 
 /// The subscriber store.
 #[derive(Clone, Debug)]
-pub struct Store {
+pub struct StoreConfig {
     pub path: PathBuf,
     pub key_file: PathBuf,
     pub keep_ues: KeepUes,
@@ -18,7 +18,7 @@ pub struct Store {
 /// The name of the credential that has the key of the subscribers.
 const KEY_CREDENTIAL: &str = "whimbrel.key";
 
-impl Store {
+impl StoreConfig {
     /// The credential that the service manager gives this process, if it gives one: systemd's, or a mounted Secret of Kubernetes.
     pub fn credential(&self) -> Option<PathBuf> {
         let folder = PathBuf::from(std::env::var_os("CREDENTIALS_DIRECTORY")?);
@@ -153,8 +153,8 @@ words! { LogLevel {
 words! { KeepUes { KeepUes::Never = "never", KeepUes::OnStop = "on-stop", KeepUes::Always = "always", } }
 words! { LogFormat { LogFormat::Text = "text", LogFormat::Json = "json", } }
 
-pub(super) fn store(root: &mut Section<'_, '_>) -> Store {
-    root.section("store", "Subscriber store: an SQLite file, and a key file with which the subscribers' keys are encrypted.", |s| Store {
+pub(super) fn store(root: &mut Section<'_, '_>) -> StoreConfig {
+    root.section("store", "Subscriber store: an SQLite file, and a key file with which the subscribers' keys are encrypted.", |s| StoreConfig {
         path: s.value("path", "whimbrel.db".into(), "Database file, created if missing, readable by its owner only."),
         key_file: s.value(
             "key_file",

@@ -486,7 +486,7 @@ fn gnbs_are_listed_with_their_networks_and_the_list_is_reloaded() {
     assert!(refused(&entry("gnb: 999/70-1, networks: [192.0.2.0/33]")).contains("a network in CIDR form"));
     let twice = format!("{text}    - {{ gnb: 999/70-1A, networks: [192.0.2.1] }}\n");
     assert!(refused(&twice).contains("999/70-1a is listed twice"));
-    let Reloaded { config, kept } = in_place_of(&listed, read("").unwrap());
+    let ReloadedConfig { config, kept } = in_place_of(&listed, read("").unwrap());
     assert!(kept.is_empty() && config.n2.gnbs.is_empty(), "{kept:?}");
 }
 

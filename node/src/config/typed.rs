@@ -8,7 +8,8 @@ use whimbrel_control::refusal::RefusalKind;
 use whimbrel_security::{HomeNetworkKeys, HomeNetworkPrivateKey};
 
 use super::{
-    Config, DataNetwork, HomeNetworkKey, LadnLeaving, Protection, RefusalAnswer, Scheme, Timers, Upf,
+    Config, DataNetworkConfig, HomeNetworkKey, LadnLeaving, ListedUpf, Protection, RefusalAnswer, Scheme,
+    Timers,
 };
 use crate::clock;
 
@@ -26,7 +27,7 @@ impl Config {
                 plmn: amf.plmn,
                 amf_id: amf.amf_id,
                 tacs: amf.tacs.clone(),
-                areas: control::Areas {
+                areas: control::RegistrationAreas {
                     registration: amf.registration_areas.iter().map(|a| a.0.clone()).collect(),
                 },
                 slices: amf.slices.clone(),
@@ -37,7 +38,7 @@ impl Config {
                     full: amf.network_name_full.clone(),
                     short: amf.network_name_short.clone(),
                 },
-                peer_amfs: self.peer_amfs.amfs.iter().map(super::peer_amfs::PeerAmf::control).collect(),
+                peer_amfs: self.peer_amfs.amfs.iter().map(super::peer_amfs::PeerAmfConfig::control).collect(),
                 signs: self.handover.signs || self.foresight.enabled,
                 prediction: control::Prediction {
                     early_containers: self.foresight.early_containers,
@@ -57,7 +58,7 @@ impl Config {
             smf: control::Smf {
                 data_networks: self.data_networks.iter().map(|n| (n.dnn.clone(), data_network(n))).collect(),
                 node_id: self.n4.node_id,
-                upfs: self.upfs().iter().map(Upf::control).collect(),
+                upfs: self.upfs().iter().map(ListedUpf::control).collect(),
                 handover_downlink: self.handover.downlink,
                 marking: self.markings.clone(),
                 buffering: self.downlink_data,
@@ -76,13 +77,13 @@ impl Config {
             },
             overload: self.overload,
             open: self.open.as_ref().map(super::open::Open::control),
-            veil: self.veil.as_ref().map(super::veil::Veil::control),
+            veil: self.veil.as_ref().map(super::veil::VeilOperatorConfig::control),
         }
     }
 
     /// The UPFs of this core's sessions: those of the file, or the one of this program.
-    pub fn upfs(&self) -> Vec<Upf> {
-        let all = if self.upfs.is_empty() { vec![Upf::here()] } else { self.upfs.clone() };
+    pub fn upfs(&self) -> Vec<ListedUpf> {
+        let all = if self.upfs.is_empty() { vec![ListedUpf::here()] } else { self.upfs.clone() };
         all.into_iter().map(|upf| upf.predicting(self.foresight.enabled)).collect()
     }
 
@@ -111,7 +112,7 @@ pub fn private_key(scheme: Scheme, octets: [u8; 32]) -> Option<HomeNetworkPrivat
     }
 }
 
-fn data_network(network: &DataNetwork) -> control::DataNetwork {
+fn data_network(network: &DataNetworkConfig) -> control::DataNetwork {
     control::DataNetwork {
         ipv4: network.ipv4_pool.is_some(),
         ipv6: network.ipv6_pool.is_some(),
@@ -134,7 +135,7 @@ fn data_network(network: &DataNetwork) -> control::DataNetwork {
 }
 
 /// The security indication of a data network's sessions, if one is configured.
-fn up_security(network: &DataNetwork) -> Option<control::UpSecurity> {
+fn up_security(network: &DataNetworkConfig) -> Option<control::UpSecurity> {
     let policy = |p| match p {
         Protection::Unset => None,
         Protection::Required => Some(control::UpProtection::Required),

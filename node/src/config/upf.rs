@@ -12,7 +12,7 @@ use super::section::{Pass, Section};
 
 /// A UPF of the list `upfs`.
 #[derive(Clone, Debug)]
-pub struct Upf {
+pub struct ListedUpf {
     pub name: String,
     /// Where it takes PFCP; `None`: it is the one of this program.
     pub address: Option<SocketAddr>,
@@ -24,7 +24,7 @@ pub struct Upf {
     predicts: bool,
 }
 
-impl Upf {
+impl ListedUpf {
     /// As configured; `foresight`: handovers are predicted, which the UPF of this program supports.
     pub(super) fn predicting(mut self, foresight: bool) -> Self {
         self.predicts |= foresight && self.address.is_none();
@@ -52,11 +52,11 @@ impl Upf {
     }
 }
 
-pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<Upf> {
+pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<ListedUpf> {
     let doc = "UPFs of this core, if not only the one of this program (TS 23.501 §6.3.3). An item \
                without `address` is the UPF of this program. Each has `name`, `address`, `slices`, `dnns`, `tacs`, \
                `priority`, `weight` and `predicts`; docs/upf.md shows how.";
-    root.sections("upfs", 0, doc, |s, i| Upf {
+    root.sections("upfs", 0, doc, |s, i| ListedUpf {
         name: s.value("name", format!("upf{}", i + 1), "Name in logs and metrics."),
         address: s.optional(
             "address",
@@ -149,7 +149,7 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
         }
     }
     for network in config.data_networks.iter().filter(|_| !upfs.is_empty()) {
-        let serves = |u: &Upf| u.dnns.is_empty() || u.dnns.contains(&network.dnn);
+        let serves = |u: &ListedUpf| u.dnns.is_empty() || u.dnns.contains(&network.dnn);
         if !upfs.iter().any(serves) {
             let what =
                 format!("no UPF serves the data network `{}`, so no session is possible there", network.dnn);

@@ -159,14 +159,14 @@ impl Value for Duration {
 
 /// A network of IPv4 or IPv6 addresses, `10.45.0.0/16`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Prefix<A> {
+pub struct NetworkPrefix<A> {
     /// Its first address.
     pub address: A,
     /// Length of the prefix in bits.
     pub length: u8,
 }
 
-/// What [`Prefix`] needs of an address.
+/// What [`NetworkPrefix`] needs of an address.
 pub trait Address: Copy + std::fmt::Display + std::str::FromStr {
     /// Bits of an address.
     const BITS: u8;
@@ -192,7 +192,7 @@ impl Address for Ipv6Addr {
     }
 }
 
-impl<A: Address> Prefix<A> {
+impl<A: Address> NetworkPrefix<A> {
     fn mask(length: u8) -> u128 {
         let bits = A::BITS - length;
         if bits == 128 { 0 } else { !0 << bits }
@@ -210,7 +210,7 @@ impl<A: Address> Prefix<A> {
     }
 }
 
-impl<A: Address> Value for Prefix<A> {
+impl<A: Address> Value for NetworkPrefix<A> {
     fn read(text: &str) -> Result<Self, String> {
         let expected = || format!("a network in CIDR form, such as {}", A::EXAMPLE);
         let (address, length) = text.trim().split_once('/').ok_or_else(expected)?;
@@ -230,7 +230,7 @@ impl<A: Address> Value for Prefix<A> {
     }
 }
 
-impl<A: Address> std::fmt::Display for Prefix<A> {
+impl<A: Address> std::fmt::Display for NetworkPrefix<A> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.address, self.length)
     }
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn prefixes_have_no_host_bits_and_know_their_overlap() {
-        let p = |s| Prefix::<Ipv4Addr>::read(s);
+        let p = |s| NetworkPrefix::<Ipv4Addr>::read(s);
         let a = p("10.45.0.0/16").unwrap();
         assert!(a.overlaps(&p("10.0.0.0/8").unwrap()) && a.overlaps(&p("10.45.3.0/24").unwrap()));
         assert!(!a.overlaps(&p("10.46.0.0/16").unwrap()));
@@ -324,10 +324,10 @@ mod tests {
         for bad in ["10.45.0.1/16", "10.45.0.0/33", "10.45.0.0", "x/8"] {
             assert!(p(bad).is_err(), "{bad}");
         }
-        let six = Prefix::<Ipv6Addr>::read("fd00:9997:45::/48").unwrap();
+        let six = NetworkPrefix::<Ipv6Addr>::read("fd00:9997:45::/48").unwrap();
         assert_eq!(six.show(), "fd00:9997:45::/48");
-        assert!(Prefix::<Ipv6Addr>::read("::/0").unwrap().overlaps(&six));
-        assert!(Prefix::<Ipv6Addr>::read("fd00::1/64").is_err());
+        assert!(NetworkPrefix::<Ipv6Addr>::read("::/0").unwrap().overlaps(&six));
+        assert!(NetworkPrefix::<Ipv6Addr>::read("fd00::1/64").is_err());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use whimbrel_broker_client::veil::Place;
+use whimbrel_broker_client::veil::TlsEndpoint;
 use whimbrel_broker_client::{files, unhex};
 use whimbrel_control::config as control;
 use whimbrel_ids::{Dnn, SNssai};
@@ -91,17 +91,17 @@ impl Value for ChannelKind {
 
 /// The way to the broker.
 #[derive(Clone, Debug)]
-pub enum Way {
+pub enum BrokerRoute {
     /// The broker sees this operator's address.
     Direct(Permitted),
     /// Through a relay to a gateway with this key.
-    Relay(Permitted, Place, EpochKey),
+    Relay(Permitted, TlsEndpoint, EpochKey),
 }
 
 /// What the operator decides about veiled UEs.
 #[derive(Clone, Debug)]
-pub struct Veil {
-    pub broker: Place,
+pub struct VeilOperatorConfig {
+    pub broker: TlsEndpoint,
     pub broker_key: VerifyingKey,
     /// Whose signatures over the broker's log of issuing keys count.
     pub witnesses: Vec<VerifyingKey>,
@@ -115,7 +115,7 @@ pub struct Veil {
     /// Whether ordinary UEs of the broker are authenticated by it, hidden from this operator.
     pub ordinary_ues: bool,
     pub tls_roots: PathBuf,
-    pub way: Way,
+    pub way: BrokerRoute,
     /// Where connections come from.
     pub source: Option<IpAddr>,
     pub wallet: WalletConfig,
@@ -153,9 +153,9 @@ impl Config {
     }
 }
 
-impl Veil {
-    pub(super) fn control(&self) -> control::Veil {
-        control::Veil {
+impl VeilOperatorConfig {
+    pub(super) fn control(&self) -> control::VeilPolicy {
+        control::VeilPolicy {
             broker: self.broker.domain.clone(),
             broker_key: self.broker_key,
             s_nssai: self.s_nssai,
@@ -167,7 +167,7 @@ impl Veil {
     }
 }
 
-pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Veil> {
+pub(super) fn read(root: &mut Section<'_, '_>) -> Option<VeilOperatorConfig> {
     let doc = "Veiled UEs of a broker (docs/veil.md): this operator does not learn their identity, the broker not their place. Served if `broker` is given.";
     root.section("veil", doc, |s| {
         let broker = s.optional::<Domain>(
@@ -324,15 +324,15 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Veil> {
             }
         };
         let way = match (kind.0, relay) {
-            (Kind::RelayPair, Some((relay, gateway))) => Way::Relay(permitted, relay, gateway),
+            (Kind::RelayPair, Some((relay, gateway))) => BrokerRoute::Relay(permitted, relay, gateway),
             (Kind::RelayPair, None) => {
                 s.refuse("relay", "`relay` is missing", "name the relay's domain and address, and the gateway's key");
                 return None;
             }
-            (Kind::Direct | Kind::Tor, _) => Way::Direct(permitted),
+            (Kind::Direct | Kind::Tor, _) => BrokerRoute::Direct(permitted),
         };
-        Some(Veil {
-            broker: Place { domain: broker, address },
+        Some(VeilOperatorConfig {
+            broker: TlsEndpoint { domain: broker, address },
             broker_key,
             witnesses: witnesses.into_iter().map(|w| w.0).collect(),
             certificate,
@@ -380,7 +380,7 @@ fn agencies(s: &mut Section<'_, '_>) -> Vec<Agency> {
     read.into_iter().flatten().collect()
 }
 
-fn relay(s: &mut Section<'_, '_>) -> Option<(Place, EpochKey)> {
+fn relay(s: &mut Section<'_, '_>) -> Option<(TlsEndpoint, EpochKey)> {
     let doc = "The relay that passes sealed requests on, and the key of the gateway to which they are sealed. Two parties run them that do not collude.";
     s.section("relay", doc, |s| {
         let domain = s.optional::<Domain>("domain", "relay.example", "");
@@ -391,7 +391,7 @@ fn relay(s: &mut Section<'_, '_>) -> Option<(Place, EpochKey)> {
             "As `whimbrel-broker relay key` printed it.",
         );
         let id = s.value("gateway_key_id", 1u8, "");
-        let place = Place { domain: domain?, address: address? };
+        let place = TlsEndpoint { domain: domain?, address: address? };
         Some((place, EpochKey { id, public: key?.0 }))
     })
 }
@@ -460,7 +460,7 @@ mod tests {
         let refused = read(folder.path(), "  channel: direct\n").unwrap_err();
         assert!(refused.contains("shows the broker the operator's address"), "{refused}");
         let forced = read(folder.path(), "  channel: direct\n  allow_direct: true\n").unwrap();
-        assert!(matches!(forced.veil.as_ref().unwrap().way, Way::Direct(_)));
+        assert!(matches!(forced.veil.as_ref().unwrap().way, BrokerRoute::Direct(_)));
         assert!(forced.control().veil.is_some());
     }
 
@@ -474,7 +474,7 @@ mod tests {
             "  relay: {{ domain: r.example, address: \"127.0.0.8:7443\", gateway_key: \"{key}\" }}\n"
         );
         let veil = read(folder.path(), &more).unwrap().veil.unwrap();
-        let Way::Relay(_, relay, gateway) = veil.way else { panic!("a relay") };
+        let BrokerRoute::Relay(_, relay, gateway) = veil.way else { panic!("a relay") };
         assert_eq!((relay.domain.as_str(), gateway.id, gateway.public.0), ("r.example", 1, [7; 32]));
         let refused = read(folder.path(), &(more + "  dnn: ims\n")).unwrap_err();
         assert!(refused.contains("no such data network"), "{refused}");

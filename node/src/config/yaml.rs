@@ -54,12 +54,12 @@ pub enum NodeValue {
     /// A list of nodes.
     List(Vec<Node>),
     /// A map in the order of the file.
-    Map(Vec<(Key, Node)>),
+    Map(Vec<(YamlKey, Node)>),
 }
 
 /// The key of a map's entry.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Key {
+pub struct YamlKey {
     pub at: Position,
     pub name: String,
 }
@@ -81,7 +81,7 @@ pub type YamlError = (Position, String);
 
 /// Reads one document. An empty one is [`NodeValue::Null`].
 pub fn parse(text: &str) -> Result<Node, YamlError> {
-    let mut events = Events { parser: Parser::new_from_str(text), nodes: 0 };
+    let mut events = YamlEvents { parser: Parser::new_from_str(text), nodes: 0 };
     let mut document = None;
     loop {
         let (event, at) = events.next()?;
@@ -97,12 +97,12 @@ pub fn parse(text: &str) -> Result<Node, YamlError> {
     Ok(document.unwrap_or(Node { at: Position::START, value: NodeValue::Null }))
 }
 
-struct Events<'a> {
+struct YamlEvents<'a> {
     parser: Parser<'a, saphyr_parser::StrInput<'a>>,
     nodes: usize,
 }
 
-impl<'a> Events<'a> {
+impl<'a> YamlEvents<'a> {
     fn next(&mut self) -> Result<(Event<'a>, Position), YamlError> {
         match self.parser.next_event() {
             Some(Ok((event, span))) => Ok((event, Position::of(span))),
@@ -148,12 +148,12 @@ impl<'a> Events<'a> {
         }
     }
 
-    fn map(&mut self, depth: usize) -> Result<Vec<(Key, Node)>, YamlError> {
-        let mut map: Vec<(Key, Node)> = Vec::new();
+    fn map(&mut self, depth: usize) -> Result<Vec<(YamlKey, Node)>, YamlError> {
+        let mut map: Vec<(YamlKey, Node)> = Vec::new();
         loop {
             let key = match self.next()? {
                 (Event::MappingEnd, _) => return Ok(map),
-                (Event::Scalar(text, ..), at) => Key { at, name: text.into_owned() },
+                (Event::Scalar(text, ..), at) => YamlKey { at, name: text.into_owned() },
                 (_, at) => return Err((at, "a key must be a plain word".into())),
             };
             if let Some((first, _)) = map.iter().find(|(k, _)| k.name == key.name) {

@@ -6,7 +6,7 @@ use serde::de::value::StrDeserializer;
 use serde::de::{self, DeserializeSeed, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 
-use super::yaml::{Key, Node, NodeValue, Position};
+use super::yaml::{Node, NodeValue, Position, YamlKey};
 
 /// A part of the tree that the type does not take: the place, if it is known, and the reason.
 #[derive(Debug)]
@@ -130,7 +130,7 @@ impl<'de> de::SeqAccess<'de> for Items<'de> {
 }
 
 struct Entries<'de> {
-    rest: std::slice::Iter<'de, (Key, Node)>,
+    rest: std::slice::Iter<'de, (YamlKey, Node)>,
     value: Option<&'de Node>,
 }
 

@@ -5,7 +5,7 @@ use whimbrel_control::{Prf, UeContext};
 use whimbrel_ids::{Instant, Supi};
 
 use super::control_loop::PrimaryCta;
-use crate::observation::{Metric, Sample};
+use crate::observation::{Metric, MetricSample};
 
 /// UE contexts that are added for a demonstration or a measurement, each like one of the UEs that have registered.
 pub(super) struct AddedUes {
@@ -59,7 +59,7 @@ impl AddedUes {
     /// How many UEs have to be registered before UEs like them are added.
     const LIKE: usize = 16;
 
-    pub(super) fn sample(&self) -> Option<Sample> {
-        (self.of > 0).then(|| Sample { metric: Metric::UesAdded, label: None, value: self.next.into() })
+    pub(super) fn sample(&self) -> Option<MetricSample> {
+        (self.of > 0).then(|| MetricSample { metric: Metric::UesAdded, label: None, value: self.next.into() })
     }
 }

@@ -19,7 +19,7 @@ use super::replica;
 use super::smf_n4::SmfN4;
 use super::subscribers::StoredSubscribers;
 use super::upf::LocalUpf;
-use crate::cluster::{PairReplica, Pool};
+use crate::cluster::{CpfPool, PairReplica};
 use crate::config::Config;
 use crate::entropy::SystemEntropy;
 use crate::observation::Console;
@@ -130,7 +130,7 @@ pub fn start_upf(parts: Parts) -> Result<ControlThread, String> {
 pub fn start_cluster_cta(mut parts: Parts) -> Result<ControlThread, String> {
     let control = Arc::new(parts.config.control());
     let (cluster, console) = (&parts.config.cluster, parts.console.clone());
-    let pool = Pool::open(cluster, control, &mut parts.entropy, console)?;
+    let pool = CpfPool::open(cluster, control, &mut parts.entropy, console)?;
     log_address(pool.address());
     start(parts, move |parts| ControlLoop::of_cta(parts, pool))
 }

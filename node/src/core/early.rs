@@ -20,7 +20,7 @@ const OCTETS_MAX: usize = 16 << 20;
 const KEPT_FOR: Duration = Duration::from_secs(2);
 
 /// A gNB's message before the takeover: its association, its stream, and the octets.
-pub(super) type Early = (LocalAssociation, u16, Vec<u8>);
+pub(super) type EarlyMessage = (LocalAssociation, u16, Vec<u8>);
 
 /// What is kept of one association.
 #[derive(Clone, Copy, Default)]
@@ -31,7 +31,7 @@ struct Share {
 
 /// The kept messages, in the order of their arrival.
 pub(super) struct EarlyMessages {
-    messages: VecDeque<(Instant, Early)>,
+    messages: VecDeque<(Instant, EarlyMessage)>,
     total: Share,
     shares: BTreeMap<LocalAssociation, Share>,
     log: LogLimiter<IpAddr>,
@@ -91,7 +91,7 @@ impl EarlyMessages {
     }
 
     /// This CTA is the primary now: the messages that it handles.
-    pub(super) fn into_messages(self) -> Vec<Early> {
+    pub(super) fn into_messages(self) -> Vec<EarlyMessage> {
         self.messages.into_iter().map(|(_, message)| message).collect()
     }
 

@@ -15,7 +15,7 @@ use whimbrel_ngap::ie::NgranCgi;
 use whimbrel_prediction::{Forecaster, LIFETIME_MS, PREDICTIONS_MAX, SLICE_MS};
 
 use crate::config::Config;
-use crate::observation::{Condition, ForesightView, Metric, Sample};
+use crate::observation::{Condition, ForesightView, Metric, MetricSample};
 
 /// Cells of one gNB that are taken: more than gNBs have (TS 38.413 §9.4.7 allows 16,384 in a list).
 const CELLS_PER_GNB_MAX: u32 = 256;
@@ -29,7 +29,7 @@ pub(super) struct Foresight {
     /// When the next slice of UEs is scored.
     due: Instant,
     /// Predictions that have not become inputs yet.
-    waiting: Waiting,
+    waiting: WaitingPredictions,
     /// Targets that were prepared.
     prepared: u64,
     early_containers: bool,
@@ -47,7 +47,7 @@ impl Foresight {
             places: BTreeMap::new(),
             cells_of: BTreeMap::new(),
             due: now,
-            waiting: Waiting::default(),
+            waiting: WaitingPredictions::default(),
             prepared: 0,
             early_containers: config.foresight.early_containers,
         }))
@@ -77,7 +77,7 @@ impl Foresight {
     }
 
     /// The predictions that are due: each UE and the cell where it is expected.
-    pub(super) fn due(&mut self, now: Instant) -> Vec<Expected> {
+    pub(super) fn due(&mut self, now: Instant) -> Vec<ExpectedUe> {
         if now >= self.due {
             // After a pause the slices that were missed are not made up for.
             self.due = now + Duration::from_millis(SLICE_MS);
@@ -95,11 +95,11 @@ impl Foresight {
         self.waiting.next_deadline().map_or(self.due, |at| at.min(self.due))
     }
 
-    pub(super) fn samples(&self) -> Vec<Sample> {
+    pub(super) fn samples(&self) -> Vec<MetricSample> {
         let c = self.forecaster.counters();
         let [ues, _, live] = self.forecaster.sizes().map(|n| n as u64);
-        let one = |metric, value| Sample { metric, label: None, value };
-        let of = |label: &'static str, value| Sample {
+        let one = |metric, value| MetricSample { metric, label: None, value };
+        let of = |label: &'static str, value| MetricSample {
             metric: Metric::ForesightPredictions,
             label: Some(label.into()),
             value,
@@ -179,27 +179,27 @@ impl Foresight {
 }
 
 /// A UE, and the gNB and tracking area where it is expected.
-type Expected = (UeId, GlobalGnbId, Tai);
+type ExpectedUe = (UeId, GlobalGnbId, Tai);
 
 /// Predictions at one turn of the control loop: each costs some ten messages, and the UEs' own must not wait for many of them.
 const AT_ONCE_MAX: usize = 4;
 
 /// The predictions of a slice, which are spread over the time until the next one.
 #[derive(Default)]
-struct Waiting {
-    all: VecDeque<Expected>,
+struct WaitingPredictions {
+    all: VecDeque<ExpectedUe>,
     pace: Duration,
     next: Instant,
 }
 
-impl Waiting {
-    fn add(&mut self, now: Instant, all: impl Iterator<Item = Expected>) {
+impl WaitingPredictions {
+    fn add(&mut self, now: Instant, all: impl Iterator<Item = ExpectedUe>) {
         self.all.extend(all);
         let number = u32::try_from(self.all.len()).unwrap_or(u32::MAX).max(1);
         (self.pace, self.next) = (Duration::from_millis(SLICE_MS) / number, now);
     }
 
-    fn take(&mut self, now: Instant) -> Vec<Expected> {
+    fn take(&mut self, now: Instant) -> Vec<ExpectedUe> {
         let mut due = Vec::new();
         while self.next <= now && due.len() < AT_ONCE_MAX {
             let Some(first) = self.all.pop_front() else { break };
@@ -258,7 +258,7 @@ mod tests {
         let gnb = GlobalGnbId::new(PlmnId::TEST, 7, 28).unwrap();
         let tai = Tai { plmn: PlmnId::TEST, tac: Tac::new(1).unwrap() };
         let slice = |from: u32| (from..from + 125).map(move |slot| (UeId { slot, generation: 1 }, gnb, tai));
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingPredictions::default();
         let begin = Instant(1_000_000);
         let mut taken = 0;
         for n in 0..2u32 {

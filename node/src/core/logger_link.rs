@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 use whimbrel_ids::Instant;
-use whimbrel_link::{DownReason, Event, Events, Key, LinkId, Links, Settings};
+use whimbrel_link::{ClusterKey, DownReason, Event, LinkEvents, LinkId, LinkSettings, Links};
 use whimbrel_pfcp::ie::RecoveryTimeStamp;
 use whimbrel_user::logger::{LoggerFrame, LoggerHello, StateRecord};
 use whimbrel_user_io::LoggerEnd;
@@ -24,10 +24,10 @@ pub const QUEUE_OCTETS_MAX: usize = 512 << 20;
 const RECORDS_OCTETS: usize = 128 << 10;
 
 /// The settings of a link with this hello. Errors: one sentence.
-pub fn settings(hello: Vec<u8>, key_file: Option<&Path>) -> Result<Settings, String> {
-    let mut settings = Settings::new(hello);
+pub fn settings(hello: Vec<u8>, key_file: Option<&Path>) -> Result<LinkSettings, String> {
+    let mut settings = LinkSettings::new(hello);
     if let Some(file) = key_file {
-        settings.keys = Key::read(file).map_err(|e| e.to_string())?;
+        settings.keys = ClusterKey::read(file).map_err(|e| e.to_string())?;
     }
     settings.silence_max = SILENCE_MAX;
     settings.queue_octets_max = QUEUE_OCTETS_MAX;
@@ -37,11 +37,11 @@ pub fn settings(hello: Vec<u8>, key_file: Option<&Path>) -> Result<Settings, Str
 /// The link to the packet logger.
 pub struct LoggerLink {
     logger: SocketAddr,
-    settings: Settings,
+    settings: LinkSettings,
     hello: LoggerHello,
     links: Links,
     link: Option<LinkId>,
-    events: Events,
+    events: LinkEvents,
     retry_at: Instant,
     /// The logger has sent a frame over this link: it takes this UPF.
     taken: bool,
@@ -58,7 +58,7 @@ impl LoggerLink {
         let links = Links::open(settings.clone()).map_err(|e| e.to_string())?;
         let end = LoggerEnd::open(logger, token)
             .map_err(|e| format!("packets cannot be exchanged with the packet logger {logger}: {e}"))?;
-        let events = Events::default();
+        let events = LinkEvents::default();
         let retry_at = Instant::ZERO;
         let (taken, refusal_logged) = (false, false);
         Ok(Self { logger, settings, hello, links, link: None, events, retry_at, taken, refusal_logged, end })
@@ -214,7 +214,7 @@ mod tests {
         let config = crate::config::parse("", Path::new("test")).unwrap();
         let mut upf = LoggerLink::open(&config, at, 1, 2).unwrap();
         let lines = Arc::new(AtomicUsize::new(0));
-        let (mut refused, mut taken, mut events) = (0, 0, Events::default());
+        let (mut refused, mut taken, mut events) = (0, 0, LinkEvents::default());
         crate::log_limiter::with_subscriber(Lines(lines.clone()), || {
             let until = clock::now() + Duration::from_secs(60);
             while taken == 0 && clock::now() < until {

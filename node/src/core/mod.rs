@@ -27,8 +27,8 @@ pub use control_thread::{
 };
 pub use n2::{inherit_n2, open_n2};
 pub use n4::{N4Peers, open_n4};
-pub use remote_replica::{Assigned, await_assignment};
+pub use remote_replica::{AssignmentOutcome, await_assignment};
 pub use smf_n4::{SmfN4, open_smf_n4};
 pub use subscribers::subscription;
-pub use upf::{Inherited, LocalUpf, kept_seed, open_state, plane_config, user_plane_config};
-pub use upf_replica::{Awaited, ReadyReplica, await_end_of_upf};
+pub use upf::{InheritedUpfState, LocalUpf, kept_seed, open_state, plane_config, user_plane_config};
+pub use upf_replica::{ReadyReplica, ReplicaWaitOutcome, await_end_of_upf};

@@ -13,8 +13,8 @@ use whimbrel_ids::Instant;
 use whimbrel_ngap::{TransferSyntax, fast, to_per};
 use whimbrel_resilience::cta_replica::{Associations, LocalAssociation, MessageRoute};
 use whimbrel_sctp_io::{
-    AssociationId as SctpAssociation, Events, Inheritance, Mode, OpenError, Settings, Sockets, Successor,
-    Transport, create_store,
+    AssociationId as SctpAssociation, Events, Inheritance, Mode, OpenError, Sockets, Successor, Transport,
+    TransportSettings, create_store,
 };
 
 use super::control_thread::StopRequest;
@@ -39,7 +39,7 @@ const NAMES_PER_TERM_BITS: u32 = 20;
 
 /// An association as the edge has it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Link {
+pub(super) struct N2Association {
     pub sctp: SctpAssociation,
     pub peer: SocketAddr,
     pub since: Instant,
@@ -99,7 +99,7 @@ const N2_SOCKETS: &str = "cta/n2 ";
 const N2_STORE: &str = "cta/n2-associations";
 
 /// SCTP as the configuration asks for it.
-fn settings(config: &Config) -> Settings {
+fn settings(config: &Config) -> TransportSettings {
     let mut endpoint = whimbrel_sctp_io::Config::new(config.n2.port);
     // A wildcard stands for all addresses, as the empty list does there.
     endpoint.local_addresses = config.n2.addresses.iter().copied().filter(|a| !a.is_unspecified()).collect();
@@ -112,7 +112,7 @@ fn settings(config: &Config) -> Settings {
     endpoint.path_max_retrans = config.n2.path_max_retrans;
     endpoint.association_max_retrans = config.n2.path_max_retrans;
     endpoint.adaptation = config.n2.fastwire.then_some(whimbrel_ngap::fast::DIGEST);
-    let mut settings = Settings::new(endpoint);
+    let mut settings = TransportSettings::new(endpoint);
     settings.udp_port = config.n2.udp_port;
     settings.mode = match config.n2.sctp {
         SctpChoice::Auto => Mode::Auto,
@@ -182,8 +182,8 @@ pub(super) fn syntax(offered: bool, peer: SocketAddr, adaptation: Option<u32>) -
 
 /// The associations that are up. The control plane's name of an association is never used again, so that a late message names none.
 #[derive(Default)]
-pub(super) struct Links {
-    links: BTreeMap<LocalAssociation, Link>,
+pub(super) struct N2Associations {
+    links: BTreeMap<LocalAssociation, N2Association>,
     by_sctp: BTreeMap<(u32, u32), LocalAssociation>,
     names: Associations,
     /// Further addresses of peers, as SCTP has confirmed them.
@@ -193,7 +193,7 @@ pub(super) struct Links {
     first_name: u32,
 }
 
-impl Links {
+impl N2Associations {
     /// An association came up. It has no name yet: its gNB may come from the other CTA and keep its name.
     pub(super) fn up(
         &mut self,
@@ -205,7 +205,8 @@ impl Links {
     ) -> LocalAssociation {
         self.last = self.last.wrapping_add(1);
         let physical = LocalAssociation(self.last);
-        let link = Link { sctp, peer, since: now, outbound_streams, syntax, received: 0, stalled: None };
+        let link =
+            N2Association { sctp, peer, since: now, outbound_streams, syntax, received: 0, stalled: None };
         self.links.insert(physical, link);
         self.by_sctp.insert((sctp.slot, sctp.generation), physical);
         physical
@@ -347,17 +348,17 @@ impl Links {
         self.names.next_deadline()
     }
 
-    fn over(&mut self, name: AssociationId) -> Option<&mut Link> {
+    fn over(&mut self, name: AssociationId) -> Option<&mut N2Association> {
         self.links.get_mut(&self.names.over(name)?)
     }
 
     /// The association of this number.
-    pub(super) fn link(&self, physical: LocalAssociation) -> Option<Link> {
+    pub(super) fn link(&self, physical: LocalAssociation) -> Option<N2Association> {
         self.links.get(&physical).copied()
     }
 
     /// The association of that name.
-    pub(super) fn get(&self, name: AssociationId) -> Option<Link> {
+    pub(super) fn get(&self, name: AssociationId) -> Option<N2Association> {
         self.link(self.names.over(name)?)
     }
 
@@ -369,19 +370,19 @@ impl Links {
     }
 
     /// Forgets an association, which the caller aborts.
-    pub(super) fn forget(&mut self, name: AssociationId) -> Option<Link> {
+    pub(super) fn forget(&mut self, name: AssociationId) -> Option<N2Association> {
         let link = self.get(name)?;
         self.down(link.sctp);
         Some(link)
     }
 
     /// All associations that are there.
-    pub(super) fn all(&self) -> impl Iterator<Item = Link> {
+    pub(super) fn all(&self) -> impl Iterator<Item = N2Association> {
         self.links.values().copied()
     }
 }
 
-impl Link {
+impl N2Association {
     /// A received message, in the agreed transfer syntax. One in another syntax counts as unreadable (TS 38.413 §10.2).
     pub(super) fn readable<'a>(&self, octets: &'a [u8]) -> &'a [u8] {
         match (TransferSyntax::of(octets), self.syntax) {
@@ -414,7 +415,7 @@ mod tests {
 
     #[test]
     fn streams_map_onto_fewer_and_stream_0_stays_apart() {
-        let link = |outbound_streams| Link {
+        let link = |outbound_streams| N2Association {
             sctp: SctpAssociation { slot: 0, generation: 0 },
             peer: ([127, 0, 0, 1], 38412).into(),
             since: Instant(1),
@@ -430,7 +431,7 @@ mod tests {
 
     #[test] // SCTP counts an association's messages through a restart of its gNB and through a takeover, and so do releases
     fn an_association_that_goes_on_counts_its_messages_on() {
-        let mut links = Links::default();
+        let mut links = N2Associations::default();
         let sctp = SctpAssociation { slot: 3, generation: 1 };
         let peer: SocketAddr = ([127, 0, 1, 1], 61_000).into();
         let name = AssociationId(7);
@@ -446,7 +447,7 @@ mod tests {
 
     #[test] // RFC 9260 §5.4: an address that a peer lists may be another gNB's
     fn addresses_count_when_sctp_has_confirmed_them() {
-        let mut links = Links::default();
+        let mut links = N2Associations::default();
         let sctp = SctpAssociation { slot: 3, generation: 1 };
         let [from, second]: [IpAddr; 2] = [[192, 0, 2, 1].into(), [192, 0, 2, 2].into()];
         let physical = links.up(Instant(1), sctp, SocketAddr::new(from, 61_000), 32, TransferSyntax::Per);
@@ -471,8 +472,8 @@ mod tests {
         {
             assert_eq!(syntax(offered, peer, adaptation), TransferSyntax::Per);
         }
-        let mut links = Links::default();
-        let up = |links: &mut Links, slot, syntax| {
+        let mut links = N2Associations::default();
+        let up = |links: &mut N2Associations, slot, syntax| {
             links.up(Instant(1), SctpAssociation { slot, generation: 0 }, peer, 32, syntax)
         };
         let (per, fast) =

@@ -8,7 +8,7 @@ use tracing::{info, warn};
 use whimbrel_pfcp::ie::RecoveryTimeStamp;
 use whimbrel_user::logger::LoggerFrame;
 use whimbrel_user::{HostAddresses, Outbox, ReceivedState, UpfCReplica};
-use whimbrel_user_io::{Handle, StateFile, UserPlane, boot};
+use whimbrel_user_io::{Handle, StateFile, UserPlane, boot_id};
 
 use super::logger_link::{LoggerLink, begin_again};
 use super::upf::{self, LocalUpf, plane_config};
@@ -17,7 +17,7 @@ use crate::config;
 use crate::entropy::SystemEntropy;
 
 /// How the wait has ended.
-pub enum Assigned {
+pub enum AssignmentOutcome {
     /// It serves, without sessions.
     First(Box<LoggerLink>, HostAddresses),
     /// It serves, with the sessions of the UPF before it.
@@ -44,7 +44,7 @@ impl Replica {
         user.shards = 1;
         let memory =
             StateFile::in_memory(&user).map_err(|e| format!("there is no memory for the state: {e}"))?;
-        let state = ReceivedState::begin(Box::new(memory), &mut user, known, boot(), clock::now());
+        let state = ReceivedState::begin(Box::new(memory), &mut user, known, boot_id(), clock::now());
         let end = logger.end().map_err(|e| e.to_string())?;
         let plane = UserPlane::start_behind_logger(plane_config(c, &user, true, true), end)
             .map_err(|e| e.to_string())?;
@@ -73,7 +73,7 @@ pub fn await_assignment(
     c: &config::Config,
     entropy: &mut SystemEntropy,
     signals: &UnixStream,
-) -> Result<Assigned, String> {
+) -> Result<AssignmentOutcome, String> {
     let mut logger = Box::new(open(c, entropy)?);
     let (mut replica, mut host): (Option<Replica>, _) = (None, HostAddresses::default());
     info!("this UPF connects to the packet logger {}", logger.logger());
@@ -107,8 +107,8 @@ pub fn await_assignment(
                 }
                 LoggerFrame::Serve { .. } => {
                     return match replica.take().filter(|r| r.whole) {
-                        Some(replica) => take_over(c, *logger, replica).map(Assigned::TakenOver),
-                        None => Ok(Assigned::First(logger, host)),
+                        Some(replica) => take_over(c, *logger, replica).map(AssignmentOutcome::TakenOver),
+                        None => Ok(AssignmentOutcome::First(logger, host)),
                     };
                 }
                 LoggerFrame::Follow
@@ -123,7 +123,7 @@ pub fn await_assignment(
         }
         logger.flush();
         if wait(&logger, signals)? {
-            return Ok(Assigned::Stopped);
+            return Ok(AssignmentOutcome::Stopped);
         }
     }
 }

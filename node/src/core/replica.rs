@@ -13,8 +13,8 @@ use whimbrel_sctp_io::{AssociationId as SctpAssociation, Event, Events, Transpor
 
 use super::control_thread::{Parts, ReplicaCta, SPIN, StopRequest};
 use super::core_time::CoreTime;
-use super::early::{Early, EarlyMessages};
-use super::n2::{self, Links};
+use super::early::{EarlyMessage, EarlyMessages};
+use super::n2::{self, N2Associations};
 use super::subscriber_copy::SubscriberCopy;
 use super::subscribers::StoredSubscribers;
 use crate::clock;
@@ -31,8 +31,8 @@ pub(super) struct TakeoverState {
     /// `None` if it replicated no primary.
     pub(super) cta_replica: Option<ReplicaCta>,
     /// The gNBs' associations with this host, and messages that may have been for the former primary.
-    pub(super) links: Links,
-    pub(super) early: Vec<Early>,
+    pub(super) links: N2Associations,
+    pub(super) early: Vec<EarlyMessage>,
 }
 
 /// Replicates the primary until this CTA takes over; `None`: until the core stops.
@@ -46,7 +46,7 @@ pub(super) fn run_as_replica(
         pair,
         cta_replica: None,
         subscriber_copy: None,
-        links: Links::default(),
+        links: N2Associations::default(),
         early: EarlyMessages::default(),
         events: Events::default(),
     };
@@ -101,7 +101,7 @@ struct Replica {
     cta_replica: Option<ReplicaCta>,
     /// Writes the primary's subscribers into the store of this CTA.
     subscriber_copy: Option<SubscriberCopy>,
-    links: Links,
+    links: N2Associations,
     early: EarlyMessages,
     events: Events,
 }

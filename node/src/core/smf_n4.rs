@@ -11,7 +11,7 @@ use whimbrel_user::Config as UpfConfig;
 use super::unit_n4::{UnitN4, UnitN4End};
 use crate::config::Config;
 use crate::function::descriptors;
-use crate::observation::{Metric, Sample};
+use crate::observation::{Metric, MetricSample};
 
 /// Datagrams taken in one turn of the control thread, so that a flood on N4 does not keep UEs waiting.
 const PER_TURN_MAX: usize = 64;
@@ -154,9 +154,9 @@ impl SmfN4 {
 
 impl SmfN4 {
     /// Its counters, for the metrics.
-    pub(super) fn samples(&self) -> Vec<Sample> {
+    pub(super) fn samples(&self) -> Vec<MetricSample> {
         let c = self.counters;
-        let one = |metric, value| Sample { metric, label: None, value };
+        let one = |metric, value| MetricSample { metric, label: None, value };
         vec![
             one(Metric::SmfN4Received, c.received),
             one(Metric::SmfN4Sent, c.sent),

@@ -13,10 +13,10 @@ use whimbrel_control::UeId;
 use whimbrel_control::udm::Subscribers;
 use whimbrel_ids::Instant;
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{Cta, Entropy, Inspect, Outbox, StoredAmf, StoredUes, Surviving, ToStore};
+use whimbrel_resilience::{Cta, Entropy, Inspect, Outbox, StoredAmf, StoredUes, SurvivingState, ToStore};
 use whimbrel_store::{SealedLog, SealedLogError};
 
-use crate::config::{KeepUes, Store};
+use crate::config::{KeepUes, StoreConfig};
 use crate::observation::{Console, Metric};
 
 /// A log that is so many times as long as the UEs in it is written again.
@@ -33,15 +33,15 @@ pub(super) struct StoredUeFile {
     key_file: PathBuf,
     always: bool,
     /// Writer of the changes, where they are written all the time.
-    writer: Option<Writer>,
+    writer: Option<StoreWriter>,
     /// What has changed since the last turn.
     changed: Vec<ToStore>,
     /// The core stops: the UEs that were sent for the file, and the CPFs that have sent all.
-    collected: Option<Collected>,
+    collected: Option<CollectedUes>,
 }
 
 #[derive(Default)]
-struct Collected {
+struct CollectedUes {
     ues: BTreeMap<UeId, ToStore>,
     complete: BTreeSet<CpfId>,
 }
@@ -53,7 +53,7 @@ pub fn path_of(store: &Path) -> PathBuf {
 
 impl StoredUeFile {
     /// The file of a core, if it keeps one. A file that an earlier configuration has left is deleted: nothing would update it.
-    pub(super) fn of(store: &Store) -> Option<Self> {
+    pub(super) fn of(store: &StoreConfig) -> Option<Self> {
         let path = path_of(&store.path);
         if store.keep_ues == KeepUes::Never {
             if let Err(e) = SealedLog::remove(&path) {
@@ -77,7 +77,7 @@ impl StoredUeFile {
         now: Instant,
         cta: &mut Cta<S, E, I>,
         console: &Console,
-        surviving: Option<Surviving<'_>>,
+        surviving: Option<SurvivingState<'_>>,
         out: &mut Outbox,
     ) {
         let (ues, exact) = match self.read() {
@@ -161,7 +161,8 @@ impl StoredUeFile {
             }
             // It begins, or has failed and begins again.
             _ => {
-                let begun = Writer::start(self.path.clone(), self.key_file.clone(), amf, console.clone());
+                let begun =
+                    StoreWriter::start(self.path.clone(), self.key_file.clone(), amf, console.clone());
                 self.writer = begun.inspect_err(|sentence| error!("{sentence}")).ok();
                 Some(true)
             }
@@ -255,12 +256,12 @@ impl Log {
 }
 
 /// The thread that writes continuously: what waits is written together, and the disk is waited for once.
-struct Writer {
+struct StoreWriter {
     changes: Option<Sender<Vec<ToStore>>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Writer {
+impl StoreWriter {
     /// Errors: one sentence.
     fn start(
         path: PathBuf,
@@ -302,7 +303,7 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for StoreWriter {
     fn drop(&mut self) {
         drop(self.changes.take());
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {

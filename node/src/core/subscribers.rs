@@ -13,7 +13,8 @@ use whimbrel_ids::{Instant, Supi};
 use whimbrel_nas::ie::SscMode;
 use whimbrel_security::SqnOffset;
 use whimbrel_store::{
-    self as stored, AuthMethod, Changes, FlowSetup, SessionType, Status, Store, StoreError, SubscriberRecord,
+    self as stored, AuthMethod, Changes, FlowSetup, SessionType, Store, StoreError, SubscriberRecord,
+    SubscriberStatus,
 };
 
 /// Subscriptions whose form for the control plane is kept; far more than operators sell.
@@ -60,8 +61,8 @@ impl StoredSubscribers {
     fn record(&mut self, supi: Supi) -> Result<Arc<SubscriberRecord>, UdmError> {
         let record = self.store.cached(supi).map_err(unavailable)?.ok_or(UdmError::UserNotFound)?;
         match record.status {
-            Status::Enabled => Ok(record),
-            Status::Barred => Err(UdmError::Barred),
+            SubscriberStatus::Enabled => Ok(record),
+            SubscriberStatus::Barred => Err(UdmError::Barred),
         }
     }
 
@@ -231,7 +232,7 @@ mod tests {
             let mut record =
                 SubscriberRecord::new(supi(n), K::new([n; 16]), OperatorCode::Opc(Opc::new([2; 16])));
             if n == 3 {
-                record.status = Status::Barred;
+                record.status = SubscriberStatus::Barred;
             }
             store.add(&record).unwrap();
         }

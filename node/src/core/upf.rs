@@ -19,11 +19,12 @@ use tracing::{debug, info, warn};
 use whimbrel_ids::{Instant, Seid};
 use whimbrel_user::logger::LoggerFrame;
 use whimbrel_user::{
-    Change, Config, DataNetwork, DropReason, Event, HostAddresses, Input, Outbox, SessionId, State, UpfC,
+    Config, DataNetwork, DropReason, Event, HostAddresses, Input, Outbox, SessionId, SessionMemory, UpfC,
+    UserPlaneChange,
 };
 use whimbrel_user_io::{
-    Beats, Handle, QueueFull, StartError, StateFile, Tapped, UserPlane, announce_changes, boot,
-    state_file_was_truncated,
+    Beats, Handle, QueueFull, StartError, StateFile, TappedDatagram, UserPlane, announce_changes, boot_id,
+    is_state_file_truncated,
 };
 
 pub use self::configuration::{plane_config, user_plane_config};
@@ -80,7 +81,7 @@ pub struct LocalUpf {
     /// Messages that were malformed or unexpected.
     bad_messages: u64,
     /// Datagrams of external SMFs since they were taken last, while a capture is written.
-    tapped: Option<Vec<Tapped>>,
+    tapped: Option<Vec<TappedDatagram>>,
     networks: Vec<DataNetwork>,
     n6: N6Watch,
 }
@@ -138,13 +139,13 @@ impl LocalUpf {
         c: &config::Config,
         seed: u64,
         n4: Option<N4Socket>,
-        inherited: Inherited,
+        inherited: InheritedUpfState,
     ) -> Result<Self, StartError> {
         let mut user = user_plane_config(c, seed);
-        let Inherited { state, logger } = inherited;
+        let InheritedUpfState { state, logger } = inherited;
         let alone = c.deployment.is_upf_alone();
-        let held = state.as_ref().filter(|_| logger.is_none()).and_then(|file| file.file().ok());
-        let state = state.map(|file| State::open(Box::new(file), &mut user, boot(), clock::now()));
+        let held = state.as_ref().filter(|_| logger.is_none()).and_then(|file| file.try_clone_file().ok());
+        let state = state.map(|file| SessionMemory::open(Box::new(file), &mut user, boot_id(), clock::now()));
         let mut plane_config = plane_config(c, &user, state.is_some(), alone);
         plane_config.held = held.map(Arc::new);
         let announced = plane_config.held.clone();
@@ -344,7 +345,7 @@ impl LocalUpf {
 
     /// The condition of N6: what was configured and is not available, and what other programs have changed on the host, which is logged too.
     pub(super) fn n6_condition(&mut self, now: Instant) -> (Condition, String) {
-        self.n6.log(self.plane.host_report(), state_file_was_truncated());
+        self.n6.log(self.plane.host_report(), is_state_file_truncated());
         let counters = self.plane.counters();
         let without_port = counters.dropped[DropReason::NatNoPort as usize];
         self.n6.count_ports(now, &counters.firewalls, without_port);
@@ -409,7 +410,7 @@ impl LocalUpf {
         let Self { endpoint, out, n4, links, unit, tapped, .. } = self;
         let mut message = |peer, octets: &[u8]| {
             if let Some(tapped) = tapped {
-                tapped.push(Tapped { at: now, from: peer, to, octets: octets.to_vec() });
+                tapped.push(TappedDatagram { at: now, from: peer, to, octets: octets.to_vec() });
             }
             endpoint.handle(now, Input::Pfcp { peer, octets }, out);
         };
@@ -457,7 +458,7 @@ impl LocalUpf {
         }
         let from = self.n4_at();
         self.tapped.iter_mut().for_each(|tapped| {
-            tapped.push(Tapped { at: now, from, to, octets: octets.clone() });
+            tapped.push(TappedDatagram { at: now, from, to, octets: octets.clone() });
         });
     }
 
@@ -476,7 +477,7 @@ impl LocalUpf {
     }
 
     /// The copies since the last call.
-    pub(super) fn take_tapped(&mut self) -> impl Iterator<Item = Tapped> {
+    pub(super) fn take_tapped(&mut self) -> impl Iterator<Item = TappedDatagram> {
         let n4 = self.tapped.as_mut().map(std::mem::take).unwrap_or_default();
         n4.into_iter().chain(self.plane.take_tapped())
     }
@@ -566,7 +567,7 @@ impl LocalUpf {
 }
 
 /// Hands changes to the packet threads.
-pub(super) fn apply(plane: &Handle, changes: impl IntoIterator<Item = Change>) {
+pub(super) fn apply(plane: &Handle, changes: impl IntoIterator<Item = UserPlaneChange>) {
     for change in changes {
         // Full for a burst's time at most: the packet thread empties the queue before each burst.
         let mut waiting = plane.apply(change);
@@ -591,7 +592,7 @@ pub(super) fn show_beats(plane: &Handle) {
 
 /// What a UPF goes on with that has stood before.
 #[derive(Default)]
-pub struct Inherited {
+pub struct InheritedUpfState {
     /// Where its sessions are kept.
     pub state: Option<StateFile>,
     /// The packet logger in front, which has its sockets and devices, and the addresses of the logger's host.
@@ -632,11 +633,11 @@ mod tests {
     #[test]
     fn changes_are_announced_to_the_replica_at_most_once_a_second_and_the_last_one_in_any_case() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let watch = whimbrel_user_io::StateChanges::of(file.path()).unwrap();
+        let watch = whimbrel_user_io::StateChangeWatch::of(file.path()).unwrap();
         let is_announced = || {
             let descriptor = watch.as_fd().try_clone_to_owned().unwrap();
             let announced = whimbrel_user_io::readable(&[descriptor]).unwrap()[0];
-            watch.take();
+            watch.clear();
             announced
         };
         let mut announced =

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{info, warn};
 use whimbrel_user::{FollowedState, Outbox, UpfCReplica};
 use whimbrel_user_io::{
-    Handle, StateChanges, StateFile, StateLock, UserPlane, boot, state_file_was_truncated,
+    Handle, StateChangeWatch, StateFile, StateLock, UserPlane, boot_id, is_state_file_truncated,
 };
 
 use super::n4::N4Socket;
@@ -27,7 +27,7 @@ const CATCH_UP_EVERY: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_millis(20);
 
 /// How a replica's wait has ended.
-pub enum Awaited {
+pub enum ReplicaWaitOutcome {
     /// The UPF has ended, and this process has its sessions. The host is to be set up yet.
     Ready(Box<ReadyReplica>),
     /// The UPF has ended, and this process begins with its state file.
@@ -44,14 +44,18 @@ pub struct ReadyReplica {
 }
 
 /// Waits, as the replica, until the UPF has ended or a signal has come. Errors: one sentence.
-pub fn await_end_of_upf(c: &config::Config, path: &Path, signals: &UnixStream) -> Result<Awaited, String> {
+pub fn await_end_of_upf(
+    c: &config::Config,
+    path: &Path,
+    signals: &UnixStream,
+) -> Result<ReplicaWaitOutcome, String> {
     let cannot = |e: std::io::Error| format!("the state file {} cannot be awaited: {e}", path.display());
     let (state, lock) = loop {
         match StateFile::follow(path, &upf::user_plane_config(c, 0)) {
             Ok(opened) => break opened,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                if wait(signals, None, None, Some(RETRY)).map_err(cannot)? == Woken::Signal {
-                    return Ok(Awaited::Stopped);
+                if wait(signals, None, None, Some(RETRY)).map_err(cannot)? == WakeReason::Signal {
+                    return Ok(ReplicaWaitOutcome::Stopped);
                 }
             }
             Err(e) => return Err(cannot(e)),
@@ -60,7 +64,7 @@ pub fn await_end_of_upf(c: &config::Config, path: &Path, signals: &UnixStream) -
     let (ended, holder) = watch(lock).map_err(cannot)?;
     let mut ready = prepare(c, state)?;
     // Before the first look, so that what is written during it brings another one.
-    let changes = ready.is_some().then(|| StateChanges::of(path)).transpose();
+    let changes = ready.is_some().then(|| StateChangeWatch::of(path)).transpose();
     let changes = changes.unwrap_or_else(|e| {
         warn!("changes cannot be announced to this replica, which looks for them every second: {e}");
         None
@@ -74,27 +78,27 @@ pub fn await_end_of_upf(c: &config::Config, path: &Path, signals: &UnixStream) -
     descriptors::stands_ready();
     loop {
         match wait(signals, Some(&ended), changes.as_ref(), within).map_err(cannot)? {
-            Woken::Time => {
-                changes.iter().for_each(StateChanges::take);
+            WakeReason::Time => {
+                changes.iter().for_each(StateChangeWatch::clear);
                 ready.iter_mut().for_each(|ready| ready.catch_up());
-                if state_file_was_truncated() {
+                if is_state_file_truncated() {
                     return Err(cannot(std::io::Error::new(
                         std::io::ErrorKind::UnexpectedEof,
                         "another process has truncated it",
                     )));
                 }
             }
-            Woken::Signal => return Ok(Awaited::Stopped),
-            Woken::End => break,
+            WakeReason::Signal => return Ok(ReplicaWaitOutcome::Stopped),
+            WakeReason::End => break,
         }
     }
     descriptors::takes_over();
     match ready {
-        Some(ready) => Ok(Awaited::Ready(ready)),
+        Some(ready) => Ok(ReplicaWaitOutcome::Ready(ready)),
         None => {
             let lock =
                 holder.join().map_err(|_| "the thread that awaits the end of the UPF ended in a panic")?;
-            lock.into_state(&upf::user_plane_config(c, 0)).map(Awaited::Cold).map_err(cannot)
+            lock.into_state(&upf::user_plane_config(c, 0)).map(ReplicaWaitOutcome::Cold).map_err(cannot)
         }
     }
 }
@@ -103,8 +107,8 @@ pub fn await_end_of_upf(c: &config::Config, path: &Path, signals: &UnixStream) -
 /// Errors: one sentence.
 fn prepare(c: &config::Config, state: StateFile) -> Result<Option<Box<ReadyReplica>>, String> {
     let mut user = upf::user_plane_config(c, 0);
-    let held = state.file().map_err(|e| e.to_string())?;
-    let state = match FollowedState::open(Box::new(state), &mut user, boot()) {
+    let held = state.try_clone_file().map_err(|e| e.to_string())?;
+    let state = match FollowedState::open(Box::new(state), &mut user, boot_id()) {
         Ok(Some(state)) => state,
         Ok(None) => return Ok(None),
         Err(refusal) => {
@@ -154,7 +158,7 @@ impl ReadyReplica {
 
 /// What has ended a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Woken {
+enum WakeReason {
     /// It is time for another look.
     Time,
     End,
@@ -165,7 +169,7 @@ enum Woken {
 fn watch(lock: StateLock) -> std::io::Result<(UnixStream, JoinHandle<StateLock>)> {
     let (ended, held) = UnixStream::pair()?;
     let holder = std::thread::Builder::new().name("lock".into()).spawn(move || {
-        while let Err(e) = lock.wait() {
+        while let Err(e) = lock.acquire() {
             warn!("waiting for the end of the UPF failed, and is tried again: {e}");
             std::thread::sleep(CATCH_UP_EVERY);
         }
@@ -179,9 +183,9 @@ fn watch(lock: StateLock) -> std::io::Result<(UnixStream, JoinHandle<StateLock>)
 fn wait(
     signals: &UnixStream,
     ended: Option<&UnixStream>,
-    changes: Option<&StateChanges>,
+    changes: Option<&StateChangeWatch>,
     within: Option<Duration>,
-) -> std::io::Result<Woken> {
+) -> std::io::Result<WakeReason> {
     let streams = std::iter::once(signals.as_fd()).chain(ended.map(AsFd::as_fd));
     let all = streams.chain(changes.map(AsFd::as_fd));
     let mut fds: Vec<_> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
@@ -193,8 +197,8 @@ fn wait(
     }
     let is_ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
     Ok(match (is_ready(1), is_ready(0)) {
-        (true, _) => Woken::End,
-        (false, true) => Woken::Signal,
-        (false, false) => Woken::Time,
+        (true, _) => WakeReason::End,
+        (false, true) => WakeReason::Signal,
+        (false, false) => WakeReason::Time,
     })
 }

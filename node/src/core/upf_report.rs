@@ -6,7 +6,7 @@ use std::fs;
 use serde::{Deserialize, Serialize};
 
 use crate::function::directory::{self, UnitDirectory};
-use crate::observation::{Component, Metric, Sample};
+use crate::observation::{Component, Metric, MetricSample};
 
 /// Octets of a report; a UPF with a hundred data networks has a fourth of it.
 const OCTETS_MAX: u64 = 1 << 20;
@@ -16,14 +16,14 @@ const PARTS: [&str; 2] = ["n3", "n6"];
 /// A report of the UPF to the manager.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct UpfReport {
-    pub(super) samples: Vec<Sample>,
+    pub(super) samples: Vec<MetricSample>,
     /// Those of [`PARTS`], by their names.
     pub(super) components: Vec<(&'static str, Component)>,
 }
 
 /// Its form in the file.
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct WrittenReport {
     samples: Vec<(String, Option<String>, u64)>,
     components: Vec<Component>,
 }
@@ -32,11 +32,11 @@ impl UpfReport {
     /// Writes the report of this UPF. Errors: those of the file system.
     pub(super) fn write<'a>(
         directory: &UnitDirectory,
-        samples: &[Sample],
+        samples: &[MetricSample],
         components: impl Iterator<Item = &'a Component>,
     ) -> std::io::Result<()> {
-        let of = |s: &Sample| (s.metric.name().to_owned(), s.label.clone(), s.value);
-        let written = Written {
+        let of = |s: &MetricSample| (s.metric.name().to_owned(), s.label.clone(), s.value);
+        let written = WrittenReport {
             samples: samples.iter().map(of).collect(),
             components: components.filter(|c| PARTS.contains(&c.name.as_str())).cloned().collect(),
         };
@@ -48,12 +48,12 @@ impl UpfReport {
         let file = directory.upf_report();
         let fits = fs::metadata(&file).is_ok_and(|m| m.len() <= OCTETS_MAX);
         let octets = if fits { fs::read(&file).unwrap_or_default() } else { Vec::new() };
-        let Ok(Written { samples, components }) = serde_json::from_slice(&octets) else {
+        let Ok(WrittenReport { samples, components }) = serde_json::from_slice(&octets) else {
             return Self::default();
         };
         let sample = |(name, label, value): (String, Option<String>, u64)| {
             let metric = Metric::ALL.iter().find(|m| m.name() == name && m.is_of_parts())?;
-            Some(Sample { metric: *metric, label, value })
+            Some(MetricSample { metric: *metric, label, value })
         };
         let component = |c: Component| Some((*PARTS.iter().find(|name| **name == c.name)?, c));
         Self {
@@ -74,8 +74,8 @@ mod tests {
         let directory = UnitDirectory::of(folder.path());
         assert_eq!(UpfReport::read(&directory), UpfReport::default());
         let samples = [
-            Sample { metric: Metric::N3UlPackets, label: None, value: 7 },
-            Sample { metric: Metric::UpfDropped, label: Some("no_rule".into()), value: 3 },
+            MetricSample { metric: Metric::N3UlPackets, label: None, value: 7 },
+            MetricSample { metric: Metric::UpfDropped, label: Some("no_rule".into()), value: 3 },
         ];
         let component = |name: &str| Component {
             name: name.into(),

@@ -10,11 +10,11 @@ use whimbrel_resilience::link::UeQuery;
 use whimbrel_resilience::{CodeVersion, VersionFigures};
 
 use super::control_thread::Cta;
-use super::n2::Link;
+use super::n2::N2Association;
 use crate::clock;
 use crate::observation::{
-    ClusterView, FlowView, GnbView, LogView, Metric, OverloadView, RatesView, Sample, SessionView, TimerView,
-    TunnelView, UePage, UeView, UesRequest, UpfView, VersionView, WarningAtGnb, WarningView,
+    ClusterView, FlowView, GnbView, LogView, Metric, MetricSample, OverloadView, RatesView, SessionView,
+    TimerView, TunnelView, UePage, UeView, UesRequest, UpfView, VersionView, WarningAtGnb, WarningView,
 };
 
 /// How many of everything there are.
@@ -168,10 +168,11 @@ fn session(config: &Config, s: &SessionSummary) -> SessionView {
 }
 
 /// What replication had to do, for the metrics.
-pub(super) fn replication(cta: &Cta) -> [Sample; 18] {
+pub(super) fn replication(cta: &Cta) -> [MetricSample; 18] {
     let (c, (octets, ues)) = (cta.replication_counters(), cta.logged());
-    let one = |metric, value| Sample { metric, label: None, value };
-    let moved = |form: &str, value| Sample { metric: Metric::UesMoved, label: Some(form.into()), value };
+    let one = |metric, value| MetricSample { metric, label: None, value };
+    let moved =
+        |form: &str, value| MetricSample { metric: Metric::UesMoved, label: Some(form.into()), value };
     [
         moved("fast", c.moved_fast),
         moved("default", c.moved - c.moved_fast),
@@ -238,10 +239,10 @@ fn versions(cta: &Cta) -> Vec<VersionView> {
 }
 
 /// The same for the metrics.
-pub(super) fn version_samples(cta: &Cta) -> Vec<Sample> {
+pub(super) fn version_samples(cta: &Cta) -> Vec<MetricSample> {
     let of = |v: VersionView| {
         let side = if v.canary { "canary" } else { "others" };
-        let one = move |metric, value| Sample { metric, label: Some(side.into()), value };
+        let one = move |metric, value| MetricSample { metric, label: Some(side.into()), value };
         [
             one(Metric::CanaryUes, v.ues),
             one(Metric::CanaryProcedures, v.procedures),
@@ -254,7 +255,7 @@ pub(super) fn version_samples(cta: &Cta) -> Vec<Sample> {
 }
 
 /// The gNBs that are up.
-pub(super) fn gnbs(cta: &Cta, link: impl Fn(AssociationId) -> Option<Link>) -> Vec<GnbView> {
+pub(super) fn gnbs(cta: &Cta, link: impl Fn(AssociationId) -> Option<N2Association>) -> Vec<GnbView> {
     let nodes = cta.ran_nodes().iter().filter_map(|(association, node)| {
         let (gnb, link) = (node.gnb?, link(association));
         let tai = |&tac: &whimbrel_ids::Tac| Tai { plmn: gnb.plmn, tac }.to_string();

@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 use whimbrel_resilience::CodeVersion;
-use whimbrel_shm::{Arrivals, Pool};
+use whimbrel_shm::{AreaArrivals, Pool};
 
 use super::area_names::{PoolKind, take_areas};
 use super::channel::{self, Lines};
 
-use super::messages::{Descriptors, Hello, Question, Subject};
+use super::messages::{Descriptors, Hello, ManagerRequest, RequestSubject};
 use super::{Function, UnitFunction};
 
 /// The listener of the API.
@@ -85,7 +85,7 @@ const RETRY: Duration = Duration::from_millis(50);
 const JOINED_WITHIN: Duration = Duration::from_secs(5);
 
 /// The descriptors that this process has, by their names.
-struct Held {
+struct HeldDescriptors {
     descriptors: BTreeMap<String, OwnedFd>,
     /// The connection to the manager, and how many there have been.
     manager: Option<UnixStream>,
@@ -99,10 +99,10 @@ struct Held {
     /// Pools in which this process has mapped its area, and which no links use yet.
     pools: BTreeMap<PoolKind, Pool>,
     /// Areas of other processes that have arrived, by pool.
-    arrivals: BTreeMap<PoolKind, Arrivals>,
+    arrivals: BTreeMap<PoolKind, AreaArrivals>,
 }
 
-impl Held {
+impl HeldDescriptors {
     /// Takes what has come from the manager. An area of this process is mapped at once, and given back: the manager seals it, and gives it to others.
     fn receive(&mut self, mut descriptors: Vec<(String, OwnedFd)>) {
         for (name, area) in take_areas(&mut descriptors) {
@@ -141,7 +141,7 @@ impl Held {
     }
 }
 
-static HELD: Mutex<Held> = Mutex::new(Held {
+static HELD: Mutex<HeldDescriptors> = Mutex::new(HeldDescriptors {
     descriptors: BTreeMap::new(),
     manager: None,
     connections: 0,
@@ -153,7 +153,7 @@ static HELD: Mutex<Held> = Mutex::new(Held {
 });
 static CHANGED: Condvar = Condvar::new();
 
-fn held() -> MutexGuard<'static, Held> {
+fn held() -> MutexGuard<'static, HeldDescriptors> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -259,7 +259,7 @@ fn connect(own: &UnitFunction) -> std::io::Result<()> {
             descriptors: Descriptors(names),
             areas: true,
         };
-        let question = Question { token: own.token.clone(), subject: Subject::Hello(hello) };
+        let question = ManagerRequest { token: own.token.clone(), subject: RequestSubject::Hello(hello) };
         let descriptors: Vec<BorrowedFd<'_>> = held.descriptors.values().map(AsFd::as_fd).collect();
         channel::send(&stream, &serde_json::to_vec(&question)?, &descriptors)?;
         held.manager = Some(stream.try_clone()?);

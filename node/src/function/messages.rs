@@ -1,28 +1,28 @@
-//! What processes send to the manager of a unit, and what it answers. The first line of a connection is a [`Question`].
+//! What processes send to the manager of a unit, and what it answers. The first line of a connection is a [`ManagerRequest`].
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::Supi;
-use whimbrel_resilience::membership::Request;
+use whimbrel_resilience::membership::EtcdRequest;
 
 /// The first line of a connection.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Question {
+pub struct ManagerRequest {
     /// The unit's token.
     pub token: String,
     #[serde(flatten)]
-    pub subject: Subject,
+    pub subject: RequestSubject,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Subject {
+pub enum RequestSubject {
     /// A function agrees with the others, as over etcd: [`whimbrel_etcd::LocalRequest`].
-    Request(Request),
+    Request(EtcdRequest),
     /// A function is there. Descriptors go both ways over this connection as long as both ends live.
     Hello(Hello),
-    /// An operator asks for the functions: a [`Status`].
+    /// An operator asks for the functions: a [`UnitStatus`].
     Status {},
     /// An operator replaces the functions by this program, one after the other. Lines of text until it is done.
     Upgrade { program: PathBuf },
@@ -50,7 +50,7 @@ pub struct Descriptors(pub Vec<String>);
 
 /// The functions of a unit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Status {
+pub struct UnitStatus {
     pub manager: i32,
     pub functions: Vec<FunctionStatus>,
     /// Descriptors that are kept for the functions.

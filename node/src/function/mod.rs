@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
-use whimbrel_etcd::{Access, LocalAccess};
+use whimbrel_etcd::{EtcdAccess, LocalAccess};
 
 pub use self::area_names::{AreaName, PoolKind, take_areas};
 pub use self::directory::UnitDirectory;
@@ -118,9 +118,9 @@ impl UnitFunction {
     }
 
     /// How the manager is reached, in etcd's place.
-    pub fn access(&self) -> Access {
+    pub fn access(&self) -> EtcdAccess {
         let local = LocalAccess { socket: self.directory.socket(), token: self.token.clone() };
-        Access { local: Some(local), ..Access::default() }
+        EtcdAccess { local: Some(local), ..EtcdAccess::default() }
     }
 }
 

@@ -25,7 +25,7 @@ const COUNTED_MAX: usize = 1 << 17;
 
 /// One direction of one association.
 #[derive(Default)]
-struct Counted {
+struct CapturedDirection {
     tsn: u32,
     ssn: BTreeMap<u16, u16>,
 }
@@ -104,7 +104,7 @@ impl Capture {
 /// Makes the packets that would have carried N2 messages.
 #[derive(Default)]
 pub struct N2Packets {
-    counted: BTreeMap<(SocketAddr, SocketAddr), Counted>,
+    counted: BTreeMap<(SocketAddr, SocketAddr), CapturedDirection>,
 }
 
 impl N2Packets {

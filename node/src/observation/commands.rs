@@ -34,7 +34,7 @@ pub struct UesRequest {
 
 /// A query or an order, with the channel for its answer.
 #[derive(Debug)]
-pub enum Command {
+pub enum ConsoleCommand {
     /// The UEs, in the order of their SUPI.
     ListUes(UesRequest, oneshot::Sender<UePage>),
     /// One UE, if it exists.
@@ -91,7 +91,7 @@ impl fmt::Display for AskError {
 
 /// The queue, and the eventfd that signals it.
 pub struct Commands {
-    queue: Mutex<VecDeque<Command>>,
+    queue: Mutex<VecDeque<ConsoleCommand>>,
     wake: OwnedFd,
 }
 
@@ -113,7 +113,7 @@ impl Commands {
     }
 
     /// Queues a command without waiting for an answer.
-    pub fn send(&self, command: Command) -> Result<(), AskError> {
+    pub fn send(&self, command: ConsoleCommand) -> Result<(), AskError> {
         let mut queue = locked(&self.queue);
         if queue.len() >= WAITING_MAX {
             return Err(AskError::Full);
@@ -125,7 +125,10 @@ impl Commands {
     }
 
     /// Queues a query and awaits the answer.
-    pub async fn ask<R>(&self, query: impl FnOnce(oneshot::Sender<R>) -> Command) -> Result<R, AskError> {
+    pub async fn ask<R>(
+        &self,
+        query: impl FnOnce(oneshot::Sender<R>) -> ConsoleCommand,
+    ) -> Result<R, AskError> {
         let (reply, answer) = oneshot::channel();
         self.send(query(reply))?;
         match tokio::time::timeout(ANSWER_WITHIN, answer).await {
@@ -136,7 +139,7 @@ impl Commands {
 
     /// Takes the next command; the control thread calls it until there is none. Clears the wake-up first, so that a
     /// command queued meanwhile wakes again.
-    pub fn take(&self) -> Option<Command> {
+    pub fn take(&self) -> Option<ConsoleCommand> {
         let mut queue = locked(&self.queue);
         if queue.is_empty() {
             let mut count = [0; 8];
@@ -160,9 +163,9 @@ mod tests {
     fn a_command_makes_the_eventfd_readable_until_the_queue_is_empty() {
         let commands = Commands::new().unwrap();
         assert!(!readable(commands.wake_fd()));
-        commands.send(Command::ListGnbs(oneshot::channel().0)).unwrap();
+        commands.send(ConsoleCommand::ListGnbs(oneshot::channel().0)).unwrap();
         assert!(readable(commands.wake_fd()));
-        assert!(matches!(commands.take(), Some(Command::ListGnbs(_))));
+        assert!(matches!(commands.take(), Some(ConsoleCommand::ListGnbs(_))));
         assert!(commands.take().is_none());
         assert!(!readable(commands.wake_fd()));
     }
@@ -170,7 +173,7 @@ mod tests {
     #[test]
     fn the_queue_is_bounded() {
         let commands = Commands::new().unwrap();
-        let query = || Command::ListGnbs(oneshot::channel().0);
+        let query = || ConsoleCommand::ListGnbs(oneshot::channel().0);
         for _ in 0..WAITING_MAX {
             commands.send(query()).unwrap();
         }
@@ -186,7 +189,7 @@ mod tests {
             let mut answered = 0;
             while answered < 2 {
                 match served.take() {
-                    Some(Command::ListGnbs(reply)) if answered == 0 => {
+                    Some(ConsoleCommand::ListGnbs(reply)) if answered == 0 => {
                         reply.send(Vec::new()).unwrap();
                         answered += 1;
                     }
@@ -198,8 +201,8 @@ mod tests {
                 }
             }
         });
-        assert_eq!(rt.block_on(commands.ask(Command::ListGnbs)).unwrap().len(), 0);
-        assert_eq!(rt.block_on(commands.ask(Command::ListGnbs)).unwrap_err(), AskError::Silent);
+        assert_eq!(rt.block_on(commands.ask(ConsoleCommand::ListGnbs)).unwrap().len(), 0);
+        assert_eq!(rt.block_on(commands.ask(ConsoleCommand::ListGnbs)).unwrap_err(), AskError::Silent);
         server.join().unwrap();
     }
 }

@@ -47,12 +47,12 @@ struct Event {
 
 /// A bounded ring of events; the oldest are dropped first.
 #[derive(Default)]
-pub struct Events {
+pub struct EventRing {
     ring: VecDeque<Event>,
     pushed: u64,
 }
 
-impl Events {
+impl EventRing {
     /// Adds an event.
     pub fn push(
         &mut self,
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_oldest_events_are_dropped_and_numbers_stay() {
-        let mut events = Events::default();
+        let mut events = EventRing::default();
         for i in 0..EVENTS_MAX + 10 {
             events.push(Instant::ZERO, Level::Info, "test", "", i.to_string());
         }

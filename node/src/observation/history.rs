@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_control::event::{Deregistered, SetupRefusal};
+use whimbrel_control::event::{DeregistrationReason, SetupRefusal};
 use whimbrel_control::{Refusal, UeId};
 use whimbrel_ids::{Dnn, Instant, PduSessionId, Pei, Supi};
 
@@ -22,7 +22,7 @@ const ENTRIES_MAX: [usize; 4] = [32_768, 8_192, 4_096, 1_024];
 
 /// Which bound a subject's entries count against; the index into [`ENTRIES_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
+enum SubjectClass {
     /// A UE that has registered.
     Ue = 0,
     /// A UE that has not registered yet.
@@ -111,7 +111,7 @@ impl RefusalRecord {
 
 /// Cause of a refusal, from which the remedy is derived when `why` is asked.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Cause {
+pub enum RefusalReason {
     /// A UE or one of its sessions.
     Ue(Refusal),
     /// A gNB's setup was refused.
@@ -133,15 +133,15 @@ pub enum ClosedBy {
 
 /// An event of a history.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Happened {
+pub enum HistoryEvent {
     /// Something was refused.
-    Refused(Box<RefusalRecord>, Cause, ClosedBy),
+    Refused(Box<RefusalRecord>, RefusalReason, ClosedBy),
     /// The UE registered.
     Registered,
     /// The UE deregistered.
     DeregisteredByUe,
     /// The network deregistered the UE.
-    Deregistered(Deregistered),
+    Deregistered(DeregistrationReason),
     /// A PDU session was established.
     SessionEstablished(PduSessionId, Dnn),
     /// A PDU session was released; by the UE or the network, if by a procedure of its own.
@@ -156,7 +156,7 @@ pub enum Happened {
     Noted(String),
 }
 
-impl Happened {
+impl HistoryEvent {
     /// Whether it repeats another one. The gNB's names of the UE may differ between refusals.
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
@@ -170,11 +170,11 @@ impl Happened {
 
 /// An event, once or several times in a row.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct HistoryEntry {
     /// Number in order among all, from 1.
     pub seq: u64,
     /// The event that happened.
-    pub what: Happened,
+    pub what: HistoryEvent,
     /// Time of the first of them.
     pub first: Instant,
     /// Time of the last of them.
@@ -187,10 +187,10 @@ pub struct Entry {
     pub closed: Option<Instant>,
 }
 
-impl Entry {
+impl HistoryEntry {
     /// The refusal, if it is one, with its times.
     pub fn refusal(&self) -> Option<RefusalRecord> {
-        let Happened::Refused(record, ..) = &self.what else { return None };
+        let HistoryEvent::Refused(record, ..) = &self.what else { return None };
         let mut record = (**record).clone();
         record.seq = self.seq;
         (record.first, record.last) = (clock::rfc3339(self.first), clock::rfc3339(self.last));
@@ -202,50 +202,50 @@ impl Entry {
 
 /// History of one subject.
 #[derive(Clone, Debug)]
-pub struct History {
+pub struct SubjectHistory {
     /// Events, oldest first.
-    pub entries: VecDeque<Entry>,
+    pub entries: VecDeque<HistoryEntry>,
     /// The gNB that a UE used last.
     pub gnb: Option<Arc<str>>,
     /// Other names of a gNB: its RAN node name, its address.
     pub also: Vec<String>,
     /// Slot of a UE that is registered.
     ue: Option<UeId>,
-    class: Class,
+    class: SubjectClass,
     /// Its place in `by_age`.
     touched: u64,
 }
 
-impl History {
+impl SubjectHistory {
     /// The newest entry about the state of the UE or gNB: not about a session or the subscriber's record.
-    pub fn state(&self) -> Option<&Entry> {
+    pub fn state(&self) -> Option<&HistoryEntry> {
         self.entries.iter().rev().find(|e| {
             matches!(
                 e.what,
-                Happened::Registered
-                    | Happened::DeregisteredByUe
-                    | Happened::Deregistered(_)
-                    | Happened::Up(_)
-                    | Happened::Down(_)
+                HistoryEvent::Registered
+                    | HistoryEvent::DeregisteredByUe
+                    | HistoryEvent::Deregistered(_)
+                    | HistoryEvent::Up(_)
+                    | HistoryEvent::Down(_)
             )
         })
     }
 
     /// The newest refusal that no later success has closed.
-    pub fn open(&self) -> Option<&Entry> {
+    pub fn open(&self) -> Option<&HistoryEntry> {
         self.refusals().find(|e| e.closed.is_none())
     }
 
     /// The refusals, newest first.
-    pub fn refusals(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.iter().rev().filter(|e| matches!(e.what, Happened::Refused(..)))
+    pub fn refusals(&self) -> impl Iterator<Item = &HistoryEntry> {
+        self.entries.iter().rev().filter(|e| matches!(e.what, HistoryEvent::Refused(..)))
     }
 }
 
 /// All histories of UEs and gNBs.
 #[derive(Default)]
 pub struct Histories {
-    all: BTreeMap<Name, History>,
+    all: BTreeMap<Name, SubjectHistory>,
     /// By class, the subjects in the order of their last event.
     by_age: [BTreeMap<u64, Name>; 4],
     /// By class, the number of entries.
@@ -266,8 +266,8 @@ pub struct Histories {
 
 impl Histories {
     /// Adds an event. Returns whether it is new, that is, does not repeat the last one.
-    pub fn push(&mut self, at: Instant, name: &Name, gnb: Option<&Arc<str>>, what: Happened) -> bool {
-        let proven = matches!(what, Happened::Registered | Happened::Up(_));
+    pub fn push(&mut self, at: Instant, name: &Name, gnb: Option<&Arc<str>>, what: HistoryEvent) -> bool {
+        let proven = matches!(what, HistoryEvent::Registered | HistoryEvent::Up(_));
         let touched = self.touch(name, proven);
         let Some(history) = self.all.get_mut(name) else { return false };
         history.touched = touched;
@@ -282,11 +282,11 @@ impl Histories {
         }
         self.pushed += 1;
         let seq = self.pushed;
-        if matches!(what, Happened::Refused(..)) {
+        if matches!(what, HistoryEvent::Refused(..)) {
             self.refusals.insert(seq, name.clone());
         }
         let class = history.class as usize;
-        history.entries.push_back(Entry {
+        history.entries.push_back(HistoryEntry {
             seq,
             what,
             first: at,
@@ -313,12 +313,12 @@ impl Histories {
     fn touch(&mut self, name: &Name, proven: bool) -> u64 {
         self.touched += 1;
         let class = match (name, proven) {
-            (Name::Gnb(_), true) => Class::Gnb,
-            (Name::Gnb(_), false) => Class::UnprovenGnb,
-            (_, true) => Class::Ue,
-            (_, false) => Class::UnprovenUe,
+            (Name::Gnb(_), true) => SubjectClass::Gnb,
+            (Name::Gnb(_), false) => SubjectClass::UnprovenGnb,
+            (_, true) => SubjectClass::Ue,
+            (_, false) => SubjectClass::UnprovenUe,
         };
-        let history = self.all.entry(name.clone()).or_insert_with(|| History {
+        let history = self.all.entry(name.clone()).or_insert_with(|| SubjectHistory {
             entries: VecDeque::new(),
             gnb: None,
             also: Vec::new(),
@@ -353,12 +353,15 @@ impl Histories {
     pub fn registered(&mut self, at: Instant, name: &Name, ue: UeId, gnb: Option<&Arc<str>>) {
         self.close(at, name, |by| !matches!(by, ClosedBy::Session(_) | ClosedBy::Setup));
         let is_news = self.all.get(name).is_none_or(|h| {
-            let states = |e: &&Entry| !matches!(e.what, Happened::SubscriberChanged);
-            !matches!(h.state().map(|e| &e.what), Some(Happened::Registered))
-                || matches!(h.entries.iter().rev().find(states).map(|e| &e.what), Some(Happened::Refused(..)))
+            let states = |e: &&HistoryEntry| !matches!(e.what, HistoryEvent::SubscriberChanged);
+            !matches!(h.state().map(|e| &e.what), Some(HistoryEvent::Registered))
+                || matches!(
+                    h.entries.iter().rev().find(states).map(|e| &e.what),
+                    Some(HistoryEvent::Refused(..))
+                )
         });
         if is_news {
-            self.push(at, name, gnb, Happened::Registered);
+            self.push(at, name, gnb, HistoryEvent::Registered);
         }
         self.seen_at(name, gnb);
         if let Some(history) = self.all.get_mut(name) {
@@ -392,7 +395,7 @@ impl Histories {
     pub fn close(&mut self, at: Instant, name: &Name, concerns: impl Fn(&ClosedBy) -> bool) {
         let Some(history) = self.all.get_mut(name) else { return };
         for entry in history.entries.iter_mut().filter(|e| e.closed.is_none()) {
-            if matches!(&entry.what, Happened::Refused(_, _, by) if concerns(by)) {
+            if matches!(&entry.what, HistoryEvent::Refused(_, _, by) if concerns(by)) {
                 entry.closed = Some(at);
             }
         }
@@ -401,7 +404,7 @@ impl Histories {
     /// Sets which side released the session that was released last.
     pub fn session_released_by(&mut self, name: &Name, by: &'static str) {
         let last = self.all.get_mut(name).and_then(|h| h.entries.back_mut());
-        if let Some(Entry { what: Happened::SessionReleased(_, _, side), .. }) = last {
+        if let Some(HistoryEntry { what: HistoryEvent::SessionReleased(_, _, side), .. }) = last {
             *side = by;
         }
     }
@@ -410,7 +413,7 @@ impl Histories {
     pub fn subscriber_changed(&mut self, at: Instant, supi: Supi) {
         let name = Name::Ue(supi);
         if self.all.contains_key(&name) {
-            self.push(at, &name, None, Happened::SubscriberChanged);
+            self.push(at, &name, None, HistoryEvent::SubscriberChanged);
         }
     }
 
@@ -427,13 +430,13 @@ impl Histories {
     }
 
     /// A subject's history.
-    pub fn of(&self, name: &Name) -> Option<&History> {
+    pub fn of(&self, name: &Name) -> Option<&SubjectHistory> {
         self.all.get(name)
     }
 
     /// When a subscriber's record was last changed, if after `at`.
     pub fn changed_after(&self, name: &Name, at: Instant) -> Option<Instant> {
-        let of = |e: &&Entry| matches!(e.what, Happened::SubscriberChanged);
+        let of = |e: &&HistoryEntry| matches!(e.what, HistoryEvent::SubscriberChanged);
         let own = self.all.get(name).and_then(|h| h.entries.iter().rev().find(of)).map(|e| e.last);
         own.max(self.all_changed).filter(|changed| *changed > at)
     }
@@ -444,10 +447,10 @@ impl Histories {
             let bare = name.strip_prefix("gnb-at-").unwrap_or(name);
             name == text || bare == text || bare.rsplit_once(':').is_some_and(|(address, _)| address == text)
         };
-        let has = |h: &History| {
+        let has = |h: &SubjectHistory| {
             h.also.iter().any(is)
                 || h.entries.iter().any(|e| match &e.what {
-                    Happened::Refused(record, ..) => record.subjects.iter().any(is),
+                    HistoryEvent::Refused(record, ..) => record.subjects.iter().any(is),
                     _ => false,
                 })
         };
@@ -462,7 +465,7 @@ impl Histories {
             _ => self.all.get(name)?.entries.iter().find(|e| e.seq == *seq),
         });
         let here = entries.filter(|e| e.gnb.as_deref() == Some(gnb));
-        here.filter_map(Entry::refusal).take(limit).collect()
+        here.filter_map(HistoryEntry::refusal).take(limit).collect()
     }
 
     /// The newest refusals of all, newest first.
@@ -494,17 +497,18 @@ impl Histories {
     /// What is wrong now, newest first, each with its time: gNBs that are down or refused, and UEs with a refusal that no success has
     /// closed. At most `limit` of gNBs and of UEs.
     pub fn troubled(&self, limit: usize) -> Vec<(Name, Instant)> {
-        let gnbs =
-            [Class::Gnb, Class::UnprovenGnb].into_iter().flat_map(|c| self.by_age[c as usize].values().rev());
+        let gnbs = [SubjectClass::Gnb, SubjectClass::UnprovenGnb]
+            .into_iter()
+            .flat_map(|c| self.by_age[c as usize].values().rev());
         let down = gnbs.filter_map(|name| {
             let history = self.all.get(name)?;
-            let state = history.state().filter(|e| matches!(e.what, Happened::Down(_)));
+            let state = history.state().filter(|e| matches!(e.what, HistoryEvent::Down(_)));
             Some((name.clone(), state.or_else(|| history.open())?.last))
         });
         let mut found: Vec<_> = down.take(limit).collect();
         let mut ues: Vec<(Name, Instant)> = Vec::new();
         for (seq, name) in self.refusals.iter().rev() {
-            let open = self.all.get(name).and_then(History::open).filter(|e| e.seq == *seq);
+            let open = self.all.get(name).and_then(SubjectHistory::open).filter(|e| e.seq == *seq);
             if let Some(entry) = open.filter(|_| !matches!(name, Name::Gnb(_))) {
                 ues.push((name.clone(), entry.last));
                 if ues.len() == limit {
@@ -534,7 +538,7 @@ mod tests {
         "gnb-999/70-1".into()
     }
 
-    fn refused(subject: &Name, why: &str, by: ClosedBy) -> Happened {
+    fn refused(subject: &Name, why: &str, by: ClosedBy) -> HistoryEvent {
         let record = RefusalRecord {
             subjects: vec![format!("{subject:?}"), "gnb-999/70-1-ran-ue-7".into()],
             procedure: "registration".into(),
@@ -543,12 +547,12 @@ mod tests {
             answer: "REGISTRATION REJECT with 5GMM cause #3 (Illegal UE)".into(),
             ..RefusalRecord::default()
         };
-        Happened::Refused(Box::new(record), Cause::Ue(Refusal::UnknownSubscriber), by)
+        HistoryEvent::Refused(Box::new(record), RefusalReason::Ue(Refusal::UnknownSubscriber), by)
     }
 
     fn refusals(histories: &Histories, name: &Name) -> Vec<(String, u64)> {
         let history = histories.of(name).unwrap();
-        history.refusals().filter_map(Entry::refusal).map(|r| (r.why, r.count)).collect()
+        history.refusals().filter_map(HistoryEntry::refusal).map(|r| (r.why, r.count)).collect()
     }
 
     #[test]
@@ -601,7 +605,7 @@ mod tests {
         assert_eq!(histories.refusals.len(), ENTRIES_MAX[1]);
         assert_eq!(histories.entries, [1, ENTRIES_MAX[1], 0, 0]);
         assert_eq!(histories.by_age[1].len(), ENTRIES_MAX[1]);
-        assert!(matches!(histories.of(&ue(0)).unwrap().state().unwrap().what, Happened::Registered));
+        assert!(matches!(histories.of(&ue(0)).unwrap().state().unwrap().what, HistoryEvent::Registered));
         assert_eq!(histories.name_of(known), Some(ue(0)));
         for i in 0..2 * ENTRIES_MAX[0] as u64 {
             let id = UeId { slot: i as u32, generation: 1 };
@@ -621,7 +625,8 @@ mod tests {
         let session = ClosedBy::Session(Some(ims.clone()));
         histories.push(Instant(2), &ue(1), None, refused(&ue(1), "b", session));
         histories.registered(Instant(3), &ue(1), id, Some(&gnb()));
-        let open = |h: &Histories| h.of(&ue(1)).unwrap().open().and_then(Entry::refusal).map(|r| r.why);
+        let open =
+            |h: &Histories| h.of(&ue(1)).unwrap().open().and_then(HistoryEntry::refusal).map(|r| r.why);
         assert_eq!(open(&histories).as_deref(), Some("b"), "a session is still refused");
         let serves = |dnn: Dnn| move |by: &ClosedBy| matches!(by, ClosedBy::Session(d) if d.as_ref().is_none_or(|d| *d == dnn));
         histories.close(Instant(4), &ue(1), serves("internet".parse().unwrap()));
@@ -639,15 +644,15 @@ mod tests {
         let gnb_name = Name::Gnb(gnb());
         histories.push(Instant(1), &ue(1), None, refused(&ue(1), "a", ClosedBy::Registration));
         histories.push(Instant(2), &ue(1), None, refused(&ue(1), "b", ClosedBy::Registration));
-        histories.push(Instant(3), &gnb_name, None, Happened::Up("hall".into()));
+        histories.push(Instant(3), &gnb_name, None, HistoryEvent::Up("hall".into()));
         assert_eq!(histories.troubled(9), [(ue(1), Instant(2))], "once for each UE");
         assert_eq!(histories.changed_since(1, 9), [(2, ue(1)), (3, gnb_name.clone())]);
         assert_eq!(histories.changed_since(0, 1), [(2, ue(1))]);
         assert!(histories.changed_since(histories.last(), 9).is_empty());
-        histories.push(Instant(4), &gnb_name, None, Happened::Down("it left".into()));
+        histories.push(Instant(4), &gnb_name, None, HistoryEvent::Down("it left".into()));
         assert_eq!(histories.troubled(9), [(gnb_name.clone(), Instant(4)), (ue(1), Instant(2))]);
         histories.registered(Instant(5), &ue(1), UeId { slot: 1, generation: 0 }, None);
-        histories.push(Instant(6), &gnb_name, None, Happened::Up("hall".into()));
+        histories.push(Instant(6), &gnb_name, None, HistoryEvent::Up("hall".into()));
         assert!(histories.troubled(9).is_empty());
     }
 
@@ -657,7 +662,7 @@ mod tests {
         histories.push(Instant(1), &ue(1), Some(&gnb()), refused(&ue(1), "a", ClosedBy::Registration));
         assert_eq!(histories.find("gnb-999/70-1-ran-ue-7"), Some(ue(1)));
         let name = Name::Gnb(gnb());
-        histories.push(Instant(1), &name, None, Happened::Up("hall".into()));
+        histories.push(Instant(1), &name, None, HistoryEvent::Up("hall".into()));
         histories.also_called(&name, vec!["hall".into(), "192.0.2.1:38412".into()]);
         assert_eq!(histories.find("hall"), Some(name.clone()));
         assert_eq!(histories.find("192.0.2.1"), Some(name));

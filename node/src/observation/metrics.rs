@@ -15,8 +15,8 @@ use super::locked;
 mod readers;
 mod table;
 
-use table::{Kind, Source, Unit};
 pub use table::{Metric, page, page_of_read_metrics};
+use table::{MetricKind, MetricSource, Unit};
 
 /// Longest latency that is measured, in microseconds: a minute, beyond every guard timer.
 const LATENCY_US_MAX: u64 = 60_000_000;
@@ -91,7 +91,7 @@ places! {
 
 /// A reading that a part of the program takes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sample {
+pub struct MetricSample {
     /// The metric that is measured.
     pub metric: Metric,
     /// Value of the metric's label, if it has one.
@@ -100,7 +100,7 @@ pub struct Sample {
     pub value: u64,
 }
 
-impl Sample {
+impl MetricSample {
     /// The reading as it is written.
     fn shown(&self) -> String {
         match self.metric.definition().unit {
@@ -113,7 +113,7 @@ impl Sample {
 impl Metric {
     /// Whether parts of the program report its readings.
     pub fn is_of_parts(self) -> bool {
-        self.definition().source == Source::Part
+        self.definition().source == MetricSource::Part
     }
 
     /// Its name, with the label's value where it has one.
@@ -172,7 +172,7 @@ pub struct Metrics {
     latencies: Vec<Mutex<Latency>>,
     /// Microseconds of the core's own work, by procedure.
     work: Vec<Mutex<Histogram<u64>>>,
-    samples: Mutex<Vec<Sample>>,
+    samples: Mutex<Vec<MetricSample>>,
 }
 
 impl Metrics {
@@ -192,13 +192,13 @@ impl Metrics {
 
     /// Adds to a counter.
     pub fn add(&self, counter: Metric, n: u64) {
-        debug_assert_eq!(counter.definition().source, Source::Console, "{counter:?}");
+        debug_assert_eq!(counter.definition().source, MetricSource::Console, "{counter:?}");
         self.values[counter as usize].fetch_add(n, Ordering::Relaxed);
     }
 
     /// Sets a gauge.
     pub fn set(&self, gauge: Metric, value: u64) {
-        debug_assert_eq!(gauge.definition().source, Source::Console, "{gauge:?}");
+        debug_assert_eq!(gauge.definition().source, MetricSource::Console, "{gauge:?}");
         self.values[gauge as usize].store(value, Ordering::Relaxed);
     }
 
@@ -261,10 +261,13 @@ impl Metrics {
     }
 
     /// Replaces the readings of all parts.
-    pub fn set_samples(&self, mut samples: Vec<Sample>) {
+    pub fn set_samples(&self, mut samples: Vec<MetricSample>) {
         // Stable, so that the series of a metric stay in their order.
         samples.sort_by_key(|s| s.metric);
-        debug_assert!(samples.iter().all(|s| s.metric.definition().source == Source::Part), "{samples:?}");
+        debug_assert!(
+            samples.iter().all(|s| s.metric.definition().source == MetricSource::Part),
+            "{samples:?}"
+        );
         *locked(&self.samples) = samples;
     }
 
@@ -276,7 +279,7 @@ impl Metrics {
     /// All metrics in the Prometheus text format, version 0.0.4.
     pub fn prometheus(&self, uptime: Duration) -> String {
         let mut out = String::with_capacity(16 << 10);
-        let kept = Metric::ALL.iter().filter(|m| m.definition().source == Source::Console);
+        let kept = Metric::ALL.iter().filter(|m| m.definition().source == MetricSource::Console);
         for &metric in kept {
             head(&mut out, metric);
             if metric == Metric::NasDropped {
@@ -354,9 +357,9 @@ fn percentiles(of: &Histogram<u64>) -> Percentiles {
 fn head(out: &mut String, metric: Metric) {
     let d = metric.definition();
     let kind = match d.kind {
-        Kind::Counter => "counter",
-        Kind::Gauge => "gauge",
-        Kind::Histogram => "histogram",
+        MetricKind::Counter => "counter",
+        MetricKind::Gauge => "gauge",
+        MetricKind::Histogram => "histogram",
     };
     let _ = writeln!(out, "# HELP {} {}\n# TYPE {} {kind}", d.name, d.help, d.name);
 }
@@ -397,7 +400,7 @@ mod tests {
         }
         metrics.refused(ProcedureName::Registration);
         let sample =
-            |metric, label: Option<&str>, value| Sample { metric, label: label.map(Into::into), value };
+            |metric, label: Option<&str>, value| MetricSample { metric, label: label.map(Into::into), value };
         metrics.set_samples(vec![
             sample(Metric::UpfDropped, Some("a\"b"), 1),
             sample(Metric::CpfInServiceDuration, None, 1_500_000),

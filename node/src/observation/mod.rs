@@ -1,7 +1,7 @@
 //! State that the control thread shares with the API.
 //!
-//! The control thread writes [`Events`], [`Histories`], [`Metrics`] and [`Components`]; the API reads them. What only the control
-//! thread has (UEs, gNBs) is queried by [`Command`]s: a bounded queue, with an eventfd that wakes the control thread. Locks are
+//! The control thread writes [`EventRing`], [`Histories`], [`Metrics`] and [`Components`]; the API reads them. What only the control
+//! thread has (UEs, gNBs) is queried by [`ConsoleCommand`]s: a bounded queue, with an eventfd that wakes the control thread. Locks are
 //! held only for the copy of what is shown.
 
 pub mod capture;
@@ -26,11 +26,13 @@ use whimbrel_ids::Instant;
 
 pub use cluster::Moment;
 pub use cluster::{ClusterView, CpfView, CtaView, LogView, ReplicasView, Timeline, UpfView, VersionView};
-pub use commands::{AskError, Command, Commands, UesRequest};
+pub use commands::{AskError, Commands, ConsoleCommand, UesRequest};
 pub use components::{Component, Components, Condition};
-pub use events::{EventRecord, Events, Level};
-pub use history::{Cause, ClosedBy, Entry, Happened, Histories, History, Name, RefusalRecord};
-pub use metrics::{Metric, Metrics, NasDropReason, ProcedureName, Sample};
+pub use events::{EventRecord, EventRing, Level};
+pub use history::{
+    ClosedBy, Histories, HistoryEntry, HistoryEvent, Name, RefusalReason, RefusalRecord, SubjectHistory,
+};
+pub use metrics::{Metric, MetricSample, Metrics, NasDropReason, ProcedureName};
 pub use metrics::{page as metrics_page, page_of_read_metrics as read_metrics_page};
 pub use operations::Finding;
 pub use operations::{OperationState, OperationView, Operations, Target};
@@ -61,7 +63,7 @@ pub struct Console {
     /// Orders of the operator, until their outcome is known.
     pub operations: Operations,
     components: Mutex<Components>,
-    events: Mutex<Events>,
+    events: Mutex<EventRing>,
     histories: Mutex<Histories>,
     control: Mutex<Option<Arc<Config>>>,
     signalling: Mutex<Signalling>,
@@ -95,7 +97,7 @@ impl Console {
     }
 
     /// The recent events, under their lock.
-    pub fn events<R>(&self, with: impl FnOnce(&mut Events) -> R) -> R {
+    pub fn events<R>(&self, with: impl FnOnce(&mut EventRing) -> R) -> R {
         with(&mut locked(&self.events))
     }
 

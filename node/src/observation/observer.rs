@@ -8,22 +8,24 @@ use std::time::Duration;
 
 use tracing::{debug, error, info, warn};
 use whimbrel_control::config::Config;
-use whimbrel_control::event::{Deregistered, Dropped, ResetBy, SessionChange, SetupRefusal, Sign};
+use whimbrel_control::event::{
+    DeregistrationReason, MessageDropReason, ResetBy, SessionChange, SetupRefusal, Sign,
+};
 use whimbrel_control::refusal::RefusalKind;
 use whimbrel_control::{
-    AssociationId, Event, Present, Procedure, RanEvent, Refusal, Remedy, Subject, Subscriber, UeEvent, UeId,
-    UpfId,
+    AssociationId, Event, Present, Procedure, RanEvent, Refusal, Remedy, Subscriber, UeEvent, UeId,
+    UeIdentities, UpfId,
 };
 use whimbrel_ids::{GlobalGnbId, Instant, RanUeNgapId, Supi};
 use whimbrel_resilience::UpfChange;
 
-use self::history::{Peer, answer, closed_by, name, setup_answer};
+use self::history::{AssociationPeer, answer, closed_by, name, setup_answer};
 use crate::config::refusal_word;
 use crate::log_limiter::LogLimiter;
 use crate::observation::otlp::Span;
 use crate::observation::{
-    Cause, ClosedBy, Condition, Console, Happened, Level, Metric, Name, NasDropReason, ProcedureName,
-    RefusalRecord,
+    ClosedBy, Condition, Console, HistoryEvent, Level, Metric, Name, NasDropReason, ProcedureName,
+    RefusalReason, RefusalRecord,
 };
 
 /// Reports events to the outside. One per control thread.
@@ -33,7 +35,7 @@ pub struct Observer {
     /// Whether SUPIs may stand in logs.
     log_supi: bool,
     /// The gNB of each association, for sentences.
-    gnbs: BTreeMap<AssociationId, Peer>,
+    gnbs: BTreeMap<AssociationId, AssociationPeer>,
     /// Associations that are up and whose gNB identity another association took over.
     displaced: BTreeSet<AssociationId>,
     /// Limits the lines about faulty messages.
@@ -72,7 +74,7 @@ impl Observer {
     /// An association came up from this address; its gNB is not known yet.
     pub fn association_up(&mut self, association: AssociationId, peer: &str) {
         info!(peer, "an SCTP association came up");
-        self.gnbs.insert(association, Peer::new(format!("gnb-at-{peer}"), peer));
+        self.gnbs.insert(association, AssociationPeer::new(format!("gnb-at-{peer}"), peer));
     }
 
     /// The gNB of an association, as sentences name it.
@@ -82,7 +84,7 @@ impl Observer {
 
     /// A gNB was connected to the CTA that this one replaced.
     pub fn inherits(&mut self, association: AssociationId, gnb: GlobalGnbId) {
-        self.gnbs.insert(association, Peer::new(format!("gnb-{gnb}"), ""));
+        self.gnbs.insert(association, AssociationPeer::new(format!("gnb-{gnb}"), ""));
     }
 
     /// The events that follow happened this long after the arrival of this turn's messages.
@@ -221,7 +223,7 @@ impl Observer {
         now: Instant,
         happened: &UeEvent,
         procedure: ProcedureName,
-        subject: &Subject,
+        subject: &UeIdentities,
         took: Duration,
         refusal: Option<String>,
     ) {
@@ -252,7 +254,7 @@ impl Observer {
                 self.event(now, Level::Info, "gnb.up", &id, format!("The gNB ({called}) set up NG."));
                 let address = self.gnbs.get(association).map(|p| p.address.clone()).unwrap_or_default();
                 self.gnb_up(now, &id, name.as_deref(), &address);
-                self.gnbs.insert(*association, Peer::new(id, &address));
+                self.gnbs.insert(*association, AssociationPeer::new(id, &address));
             }
             RanEvent::SetupRefused {
                 association,
@@ -275,7 +277,7 @@ impl Observer {
             // The association lost its identity but is up; the takeover of the identity has been logged.
             RanEvent::Down { association, .. } if self.displaced.remove(association) => {
                 let peer = self.address(*association);
-                self.gnbs.insert(*association, Peer::new(format!("gnb-at-{peer}"), &peer));
+                self.gnbs.insert(*association, AssociationPeer::new(format!("gnb-at-{peer}"), &peer));
             }
             RanEvent::Down { association, gnb } => {
                 let peer = self.gnbs.remove(association);
@@ -303,7 +305,7 @@ impl Observer {
                 };
                 self.event(now, Level::Warn, "gnb.reset", &id, text);
                 let note = format!("{note} NG RESET ended {ues} UE connection{ends}");
-                self.remember_gnb(now, &id, Happened::Noted(note));
+                self.remember_gnb(now, &id, HistoryEvent::Noted(note));
             }
             RanEvent::ResetUnacknowledged { association } => {
                 let id = self.called(*association);
@@ -321,7 +323,7 @@ impl Observer {
                     let text = format!("Its message was refused: {what}. Further ones are counted.");
                     self.event(now, Level::Warn, "ngap.refused", &id, text);
                     let text = format!("a message of it was answered with ERROR INDICATION: {what}");
-                    self.remember_gnb(now, &id, Happened::Noted(text));
+                    self.remember_gnb(now, &id, HistoryEvent::Noted(text));
                 }
             }
             RanEvent::ErrorIndication { association, cause } => {
@@ -332,7 +334,7 @@ impl Observer {
                     let text = format!("It sent ERROR INDICATION: {cause}. Further ones are counted.");
                     self.event(now, Level::Warn, "ngap.error", &id, text);
                     let text = format!("it sent ERROR INDICATION with cause {cause}");
-                    self.remember_gnb(now, &id, Happened::Noted(text));
+                    self.remember_gnb(now, &id, HistoryEvent::Noted(text));
                 }
             }
             RanEvent::NeverSetUp { association } => {
@@ -340,7 +342,7 @@ impl Observer {
                 self.console.metrics.add(Metric::NgSetupTimeouts, 1);
                 info!(gnb = id, "no NG SETUP REQUEST came over an association: it is aborted");
                 let text = "its SCTP association came up, and no NG SETUP REQUEST came over it";
-                self.remember_gnb(now, &id, Happened::Noted(text.into()));
+                self.remember_gnb(now, &id, HistoryEvent::Noted(text.into()));
             }
             RanEvent::SameIdentity { association, former, gnb } => {
                 self.displaced.insert(*former);
@@ -356,7 +358,7 @@ impl Observer {
                 let text = format!(
                     "it took its identity over from {there}: it restarted, or two gNBs have that identity"
                 );
-                self.remember_gnb(now, &id, Happened::Noted(text));
+                self.remember_gnb(now, &id, HistoryEvent::Noted(text));
             }
             RanEvent::IdentityClaimed { association, holder, gnb } => {
                 let (here, there) = (self.address(*association), self.address(*holder));
@@ -385,7 +387,7 @@ impl Observer {
                 );
                 warn!(gnb = id, "{text}");
                 self.event(now, Level::Warn, "gnb.disconnected", &id, capitalised(&text) + ".");
-                self.remember_gnb(now, &id, Happened::Noted(text));
+                self.remember_gnb(now, &id, HistoryEvent::Noted(text));
             }
             RanEvent::IdentityContested { gnb, holder, other } => {
                 self.console.metrics.add(Metric::NgSetupIdentityConflicts, 1);
@@ -438,7 +440,7 @@ impl Observer {
                 self.console.metrics.refused(ProcedureName::AmfConfigurationUpdate);
                 warn!(gnb = id, cause, again, "a gNB did not take the new configuration");
                 let text = format!("it refused AMF CONFIGURATION UPDATE with cause {cause}");
-                self.remember_gnb(now, &id, Happened::Noted(text));
+                self.remember_gnb(now, &id, HistoryEvent::Noted(text));
                 let text = format!("It did not take AMF CONFIGURATION UPDATE: {cause}.");
                 self.event(now, Level::Warn, "gnb.update", &id, text);
             }
@@ -544,7 +546,7 @@ impl Observer {
         now: Instant,
         ue: UeId,
         procedure: Procedure,
-        subject: &Subject,
+        subject: &UeIdentities,
         ran_ue_ngap_id: Option<RanUeNgapId>,
         gnb: Option<Arc<str>>,
         refusal: &Refusal,
@@ -570,8 +572,11 @@ impl Observer {
         let logged = self.logged(ue, subject);
         let why = record.why.clone();
         let event = format!("It was refused in {}: {why}.", record.procedure);
-        let refused =
-            Happened::Refused(Box::new(record), Cause::Ue(refusal.clone()), closed_by(procedure, refusal));
+        let refused = HistoryEvent::Refused(
+            Box::new(record),
+            RefusalReason::Ue(refusal.clone()),
+            closed_by(procedure, refusal),
+        );
         let name = name(ue, subject);
         // What a UE is refused over and over is logged once and counted.
         if self.console.histories(|h| h.push(now, &name, gnb.as_ref(), refused)) {
@@ -589,7 +594,7 @@ impl Observer {
         holder: AssociationId,
         other: AssociationId,
     ) {
-        let cause = Cause::Setup(SetupRefusal::IdentityInUse { holder });
+        let cause = RefusalReason::Setup(SetupRefusal::IdentityInUse { holder });
         let (holder, other) = (self.address(holder), self.address(other));
         let id = format!("gnb-{gnb}");
         let record = RefusalRecord {
@@ -601,7 +606,7 @@ impl Observer {
             ..RefusalRecord::default()
         };
         let (why, fix) = (record.why.clone(), record.fix.clone());
-        let refused = Happened::Refused(Box::new(record), cause, ClosedBy::Setup);
+        let refused = HistoryEvent::Refused(Box::new(record), cause, ClosedBy::Setup);
         let name = Name::Gnb(id.as_str().into());
         if self.console.histories(|h| h.push(now, &name, None, refused)) {
             warn!("{why}: {fix}");
@@ -636,7 +641,7 @@ impl Observer {
             ..RefusalRecord::default()
         };
         let (why_text, fix) = (record.why.clone(), record.fix.clone());
-        let refused = Happened::Refused(Box::new(record), Cause::Setup(why), ClosedBy::Setup);
+        let refused = HistoryEvent::Refused(Box::new(record), RefusalReason::Setup(why), ClosedBy::Setup);
         let name = Name::Gnb(format!("gnb-at-{other}").as_str().into());
         if self.console.histories(|h| h.push(now, &name, None, refused)) {
             warn!("{why_text}: {fix}");
@@ -674,7 +679,8 @@ impl Observer {
         };
         let event = format!("Its NG SETUP was refused: {reason}.");
         let name = Name::Gnb(id.as_str().into());
-        let refused = Happened::Refused(Box::new(record), Cause::Setup(why.clone()), ClosedBy::Setup);
+        let refused =
+            HistoryEvent::Refused(Box::new(record), RefusalReason::Setup(why.clone()), ClosedBy::Setup);
         if self.console.histories(|h| h.push(now, &name, None, refused)) {
             warn!(gnb = id, why = reason, fix, "NG SETUP was refused");
             self.event(now, Level::Warn, "gnb.refused", &id, event);
@@ -719,7 +725,7 @@ impl Observer {
     }
 
     /// The subject of a log line: the SUPI only if the operator allows it.
-    fn logged(&self, ue: UeId, subject: &Subject) -> String {
+    fn logged(&self, ue: UeId, subject: &UeIdentities) -> String {
         if self.log_supi { shown(ue, subject) } else { pseudonym(ue) }
     }
 
@@ -734,7 +740,7 @@ fn algorithms<T: std::fmt::Debug>(algorithms: &[T]) -> String {
 }
 
 /// The best name of a UE.
-fn shown(ue: UeId, subject: &Subject) -> String {
+fn shown(ue: UeId, subject: &UeIdentities) -> String {
     match (subject.supi, subject.pei) {
         (Some(supi), _) => supi.to_string(),
         (None, Some(pei)) => pei.to_string(),
@@ -865,15 +871,15 @@ fn name_of(procedure: Procedure) -> ProcedureName {
     }
 }
 
-fn drop_reason(why: Dropped) -> NasDropReason {
+fn drop_reason(why: MessageDropReason) -> NasDropReason {
     match why {
-        Dropped::NotNas => NasDropReason::NotNas,
-        Dropped::Integrity => NasDropReason::Integrity,
-        Dropped::Unprotected => NasDropReason::Unprotected,
-        Dropped::OutOfState => NasDropReason::OutOfState,
-        Dropped::Duplicate => NasDropReason::Duplicate,
-        Dropped::UnservedPayload => NasDropReason::Unserved,
-        Dropped::Late => NasDropReason::Late,
+        MessageDropReason::NotNas => NasDropReason::NotNas,
+        MessageDropReason::Integrity => NasDropReason::Integrity,
+        MessageDropReason::Unprotected => NasDropReason::Unprotected,
+        MessageDropReason::OutOfState => NasDropReason::OutOfState,
+        MessageDropReason::Duplicate => NasDropReason::Duplicate,
+        MessageDropReason::UnservedPayload => NasDropReason::Unserved,
+        MessageDropReason::Late => NasDropReason::Late,
     }
 }
 
@@ -886,16 +892,16 @@ fn session_word(change: SessionChange) -> &'static str {
     }
 }
 
-fn deregistered_word(why: Deregistered) -> &'static str {
+fn deregistered_word(why: DeregistrationReason) -> &'static str {
     match why {
-        Deregistered::Superseded => "the subscriber registered again",
-        Deregistered::Implicitly => "it did not come back in time",
-        Deregistered::ByOperator => "the operator requested it",
-        Deregistered::BySubscription => "its subscription no longer allows it",
-        Deregistered::GrantExpired => "its broker's grant is no longer valid",
-        Deregistered::CreditUsedUp => "the credit of its broker's grant is used up",
-        Deregistered::StateLost => "its state was lost with its CPFs: it has to register again",
-        Deregistered::Fault => {
+        DeregistrationReason::Superseded => "the subscriber registered again",
+        DeregistrationReason::Implicitly => "it did not come back in time",
+        DeregistrationReason::ByOperator => "the operator requested it",
+        DeregistrationReason::BySubscription => "its subscription no longer allows it",
+        DeregistrationReason::GrantExpired => "its broker's grant is no longer valid",
+        DeregistrationReason::CreditUsedUp => "the credit of its broker's grant is used up",
+        DeregistrationReason::StateLost => "its state was lost with its CPFs: it has to register again",
+        DeregistrationReason::Fault => {
             "the core failed on one of its messages (a fault of the program; please report it)"
         }
     }
@@ -1068,7 +1074,7 @@ mod tests {
         let gnb = GlobalGnbId::new(whimbrel_ids::PlmnId::TEST, 1, 28).unwrap();
         observer.ran(Instant::ZERO, &RanEvent::Up { association: AssociationId(1), gnb, name: None });
         let (procedure, took) = (Procedure::Registration, Duration::from_micros(700));
-        let event = Event::Completed { procedure, subject: Subject::default(), took };
+        let event = Event::Completed { procedure, subject: UeIdentities::default(), took };
         let ue = UeId { slot: 1, generation: 1 };
         observer.ue(Instant::ZERO, &UeEvent { ue, on: None, event });
         let p50_us = |name| console.metrics.since_start(name).p50_us;

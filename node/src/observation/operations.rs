@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use whimbrel_control::amf::WarningOutcome;
-use whimbrel_control::event::{Deregistered, ResetBy, SessionChange};
+use whimbrel_control::event::{DeregistrationReason, ResetBy, SessionChange};
 use whimbrel_control::smf::Modification;
 use whimbrel_control::{
     AssociationId, Event, FailedFlow, Procedure, RanEvent, Refusal, SessionOutcome, UeEvent, UeId,
@@ -165,7 +165,7 @@ impl Operation {
 }
 
 /// What an event means to an operation.
-enum Step {
+enum OperationStep {
     End(OperationState, String),
     Find(Finding),
     Note(String),
@@ -176,7 +176,7 @@ enum Step {
 }
 
 #[derive(Default)]
-struct Table {
+struct OperationTable {
     operations: VecDeque<Operation>,
     begun: u64,
 }
@@ -184,7 +184,7 @@ struct Table {
 /// The operations of operators.
 #[derive(Default)]
 pub struct Operations {
-    table: Mutex<Table>,
+    table: Mutex<OperationTable>,
     /// How many are pending; if none are, events are not looked at.
     pending: AtomicUsize,
     ended: Notify,
@@ -269,7 +269,7 @@ impl Operations {
         }
     }
 
-    fn step(&self, now: Instant, steps: impl Fn(&Target) -> Vec<Step>) {
+    fn step(&self, now: Instant, steps: impl Fn(&Target) -> Vec<OperationStep>) {
         let mut table = locked(&self.table);
         let mut ended = false;
         for operation in table.operations.iter_mut().filter(|o| o.state == OperationState::Pending) {
@@ -284,28 +284,28 @@ impl Operations {
         }
     }
 
-    fn count(&self, table: &Table) {
+    fn count(&self, table: &OperationTable) {
         let pending = table.operations.iter().filter(|o| o.state == OperationState::Pending);
         self.pending.store(pending.count(), Ordering::Relaxed);
     }
 }
 
 /// Applies a step; returns whether the operation has ended with it.
-fn take(operation: &mut Operation, now: Instant, step: Step) -> bool {
+fn take(operation: &mut Operation, now: Instant, step: OperationStep) -> bool {
     let (state, text) = match step {
-        Step::Find(finding) => {
+        OperationStep::Find(finding) => {
             operation.find(finding);
             return false;
         }
-        Step::Note(note) => {
+        OperationStep::Note(note) => {
             operation.note = Some(note);
             return false;
         }
-        Step::Wrong(wrong) => {
+        OperationStep::Wrong(wrong) => {
             operation.wrong = Some(wrong);
             return false;
         }
-        Step::Answered(finding, as_ordered) => {
+        OperationStep::Answered(finding, as_ordered) => {
             operation.find(finding);
             if !as_ordered {
                 operation.wrong = Some("not every gNB carried it out".into());
@@ -318,7 +318,7 @@ fn take(operation: &mut Operation, now: Instant, step: Step) -> bool {
             let done = if *cancelled { "every gNB stopped the broadcast" } else { "every gNB broadcasts it" };
             (OperationState::Succeeded, done.to_string())
         }
-        Step::End(state, text) => match operation.note.take() {
+        OperationStep::End(state, text) => match operation.note.take() {
             Some(note) => (state, format!("{note}; {text}")),
             None => (state, text),
         },
@@ -338,19 +338,19 @@ fn sentence(text: &str) -> String {
     first.into_iter().chain(letters).chain(['.']).collect()
 }
 
-fn of_ue(target: &Target, event: &Event) -> Vec<Step> {
-    let end = |state, text: &str| vec![Step::End(state, text.into())];
+fn of_ue(target: &Target, event: &Event) -> Vec<OperationStep> {
+    let end = |state, text: &str| vec![OperationStep::End(state, text.into())];
     match (target, event) {
         (
             Target::Deregistration(_),
             Event::Completed { procedure: Procedure::DeregistrationByNetwork, .. },
         ) => vec![
-            Step::Find(Finding {
+            OperationStep::Find(Finding {
                 peer: "UE".into(),
                 message: Some("DEREGISTRATION ACCEPT".into()),
                 ..Finding::default()
             }),
-            Step::Note("the UE answered with DEREGISTRATION ACCEPT".into()),
+            OperationStep::Note("the UE answered with DEREGISTRATION ACCEPT".into()),
         ],
         (Target::Deregistration(_), Event::Deregistered { why, .. }) => {
             end(OperationState::Succeeded, deregistered(*why))
@@ -408,12 +408,13 @@ fn is_made_by(modification: &Modification, procedure: Procedure) -> bool {
     }
 }
 
-fn session(modification: &Modification, outcome: &SessionOutcome) -> Vec<Step> {
+fn session(modification: &Modification, outcome: &SessionOutcome) -> Vec<OperationStep> {
     let is_release = *modification == Modification::Release;
     match outcome {
         SessionOutcome::Completed { failed_flows, not_at_gnb, more } => {
             let own = failed_flows.iter().filter(|f| concerns(modification, f));
-            let mut steps: Vec<Step> = own.clone().map(|f| Step::Find(failed_flow(f))).collect();
+            let mut steps: Vec<OperationStep> =
+                own.clone().map(|f| OperationStep::Find(failed_flow(f))).collect();
             let mut wrong: Vec<String> = own
                 .map(|f| {
                     let name = f.name.map(|n| format!(" `{n}`")).unwrap_or_default();
@@ -422,16 +423,18 @@ fn session(modification: &Modification, outcome: &SessionOutcome) -> Vec<Step> {
                 })
                 .collect();
             if let Some(refusal) = not_at_gnb {
-                steps.push(Step::Find(finding(refusal)));
+                steps.push(OperationStep::Find(finding(refusal)));
                 wrong.push(format!(
                     "the UE has the change, but {refusal}; the session's resources at the gNB are released and set up again"
                 ));
             }
             match (wrong.is_empty(), more) {
-                (false, true) => steps.push(Step::Wrong(wrong.join("; "))),
-                (false, false) => steps.push(Step::End(OperationState::Failed, wrong.join("; "))),
+                (false, true) => steps.push(OperationStep::Wrong(wrong.join("; "))),
+                (false, false) => steps.push(OperationStep::End(OperationState::Failed, wrong.join("; "))),
                 (true, true) => {}
-                (true, false) => steps.push(Step::End(OperationState::Succeeded, done(modification).into())),
+                (true, false) => {
+                    steps.push(OperationStep::End(OperationState::Succeeded, done(modification).into()))
+                }
             }
             steps
         }
@@ -439,20 +442,23 @@ fn session(modification: &Modification, outcome: &SessionOutcome) -> Vec<Step> {
         SessionOutcome::Refused { more: true, .. } => Vec::new(),
         // TS 24.501 §6.3.3.5 a: the session is gone all the same.
         SessionOutcome::Refused { refusal, .. } if is_release => vec![
-            Step::Find(finding(refusal)),
-            Step::End(OperationState::Succeeded, format!("the session is released, although {refusal}")),
+            OperationStep::Find(finding(refusal)),
+            OperationStep::End(
+                OperationState::Succeeded,
+                format!("the session is released, although {refusal}"),
+            ),
         ],
         SessionOutcome::Refused { refusal, .. } => vec![
-            Step::Find(finding(refusal)),
-            Step::End(OperationState::Failed, format!("the change was not made: {refusal}")),
+            OperationStep::Find(finding(refusal)),
+            OperationStep::End(OperationState::Failed, format!("the change was not made: {refusal}")),
         ],
         SessionOutcome::Unchanged(why) => {
-            vec![Step::End(OperationState::Succeeded, format!("no change was needed: {why}"))]
+            vec![OperationStep::End(OperationState::Succeeded, format!("no change was needed: {why}"))]
         }
         SessionOutcome::NotPossible(why) => {
-            vec![Step::End(OperationState::Failed, format!("the change was not made: {why}"))]
+            vec![OperationStep::End(OperationState::Failed, format!("the change was not made: {why}"))]
         }
-        SessionOutcome::Deferred(why) => vec![Step::End(
+        SessionOutcome::Deferred(why) => vec![OperationStep::End(
             OperationState::Deferred,
             format!("the change will be made when the UE connects: {why}"),
         )],
@@ -518,37 +524,50 @@ fn finding(refusal: &Refusal) -> Finding {
     Finding { peer: peer.into(), message, cause, qfi: None, flow: None }
 }
 
-fn deregistered(why: Deregistered) -> &'static str {
+fn deregistered(why: DeregistrationReason) -> &'static str {
     match why {
-        Deregistered::ByOperator => "the UE is deregistered",
-        Deregistered::Superseded => "the UE is deregistered: the subscriber registered again",
-        Deregistered::Implicitly => "the UE is deregistered: its implicit deregistration timer expired",
-        Deregistered::BySubscription => "the UE is deregistered: its subscription ended",
-        Deregistered::Fault => "the UE's context was discarded: the core failed on one of its messages",
-        Deregistered::StateLost => "the UE's context was lost with its CPFs",
-        Deregistered::GrantExpired => "the UE is deregistered: its broker's grant expired",
-        Deregistered::CreditUsedUp => "the UE is deregistered: the credit of its broker's grant was used up",
+        DeregistrationReason::ByOperator => "the UE is deregistered",
+        DeregistrationReason::Superseded => "the UE is deregistered: the subscriber registered again",
+        DeregistrationReason::Implicitly => {
+            "the UE is deregistered: its implicit deregistration timer expired"
+        }
+        DeregistrationReason::BySubscription => "the UE is deregistered: its subscription ended",
+        DeregistrationReason::Fault => {
+            "the UE's context was discarded: the core failed on one of its messages"
+        }
+        DeregistrationReason::StateLost => "the UE's context was lost with its CPFs",
+        DeregistrationReason::GrantExpired => "the UE is deregistered: its broker's grant expired",
+        DeregistrationReason::CreditUsedUp => {
+            "the UE is deregistered: the credit of its broker's grant was used up"
+        }
     }
 }
 
-fn of_gnb(target: &Target, event: &RanEvent, gnb_of: &impl Fn(AssociationId) -> String) -> Vec<Step> {
+fn of_gnb(
+    target: &Target,
+    event: &RanEvent,
+    gnb_of: &impl Fn(AssociationId) -> String,
+) -> Vec<OperationStep> {
     match (target, event) {
         (Target::Reset(gnb), RanEvent::Reset { association, ues, by: ResetBy::Operator })
             if gnb_of(*association) == format!("gnb-{gnb}") =>
         {
             let connections = if *ues == 1 { "connection was" } else { "connections were" };
-            vec![Step::Note(format!("{ues} UE {connections} released"))]
+            vec![OperationStep::Note(format!("{ues} UE {connections} released"))]
         }
         (Target::Reset(gnb), RanEvent::ResetAcknowledged { association })
             if gnb_of(*association) == format!("gnb-{gnb}") =>
         {
             vec![
-                Step::Find(Finding {
+                OperationStep::Find(Finding {
                     peer: format!("gnb-{gnb}"),
                     message: Some("NG RESET ACKNOWLEDGE".into()),
                     ..Finding::default()
                 }),
-                Step::End(OperationState::Succeeded, "the gNB answered with NG RESET ACKNOWLEDGE".into()),
+                OperationStep::End(
+                    OperationState::Succeeded,
+                    "the gNB answered with NG RESET ACKNOWLEDGE".into(),
+                ),
             ]
         }
         (Target::Reset(gnb), RanEvent::ResetUnacknowledged { association })
@@ -556,8 +575,8 @@ fn of_gnb(target: &Target, event: &RanEvent, gnb_of: &impl Fn(AssociationId) -> 
         {
             let cause = Some("no answer to NG RESET".to_string());
             vec![
-                Step::Find(Finding { peer: format!("gnb-{gnb}"), cause, ..Finding::default() }),
-                Step::End(
+                OperationStep::Find(Finding { peer: format!("gnb-{gnb}"), cause, ..Finding::default() }),
+                OperationStep::End(
                     OperationState::Failed,
                     "the gNB did not answer NG RESET, which was sent twice".into(),
                 ),
@@ -565,7 +584,7 @@ fn of_gnb(target: &Target, event: &RanEvent, gnb_of: &impl Fn(AssociationId) -> 
         }
         (Target::Reset(gnb), RanEvent::Down { gnb: Some(down), .. }) if gnb == down => {
             let text = "the association of the gNB ended before it answered NG RESET";
-            vec![Step::End(OperationState::Failed, text.into())]
+            vec![OperationStep::End(OperationState::Failed, text.into())]
         }
         (
             Target::Warning { of, .. },
@@ -574,7 +593,7 @@ fn of_gnb(target: &Target, event: &RanEvent, gnb_of: &impl Fn(AssociationId) -> 
             let (message, cause, as_ordered) = warned(outcome);
             let (message, cause) = (Some(message.to_string()), Some(cause));
             let peer = gnb_of(*association);
-            vec![Step::Answered(Finding { peer, message, cause, ..Finding::default() }, as_ordered)]
+            vec![OperationStep::Answered(Finding { peer, message, cause, ..Finding::default() }, as_ordered)]
         }
         (
             Target::Warning { of, cancelled, .. },
@@ -582,7 +601,10 @@ fn of_gnb(target: &Target, event: &RanEvent, gnb_of: &impl Fn(AssociationId) -> 
         ) if *of == (*message_identifier, *serial_number) => {
             let request = if *cancelled { "PWS CANCEL REQUEST" } else { "WRITE-REPLACE WARNING REQUEST" };
             let cause = Some(format!("no answer to {request}"));
-            vec![Step::Answered(Finding { peer: format!("gnb-{gnb}"), cause, ..Finding::default() }, false)]
+            vec![OperationStep::Answered(
+                Finding { peer: format!("gnb-{gnb}"), cause, ..Finding::default() },
+                false,
+            )]
         }
         _ => Vec::new(),
     }

@@ -216,7 +216,7 @@ mod tests {
     use std::net::TcpListener;
     use std::thread;
 
-    use whimbrel_control::{Event, Procedure, Subject, UeEvent, UeId};
+    use whimbrel_control::{Event, Procedure, UeEvent, UeId, UeIdentities};
 
     use super::*;
     use crate::observation::observer::Observer;
@@ -255,7 +255,7 @@ mod tests {
     }
 
     fn completed(procedure: Procedure) -> UeEvent {
-        let subject = Subject { supi: "imsi-999700000000001".parse().ok(), ..Subject::default() };
+        let subject = UeIdentities { supi: "imsi-999700000000001".parse().ok(), ..UeIdentities::default() };
         UeEvent {
             ue: UeId { slot: 7, generation: 1 },
             on: None,

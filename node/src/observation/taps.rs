@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use whimbrel_user_io::Tapped;
+use whimbrel_user_io::TappedDatagram;
 
 use super::locked;
 
@@ -28,21 +28,21 @@ pub type TunnelEnd = (IpAddr, u32);
 struct Tap {
     id: u64,
     tunnels: BTreeSet<TunnelEnd>,
-    waiting: VecDeque<Tapped>,
+    waiting: VecDeque<TappedDatagram>,
 }
 
 #[derive(Default)]
-struct All {
+struct TapList {
     opened: u64,
     taps: Vec<Tap>,
-    recent: VecDeque<Tapped>,
+    recent: VecDeque<TappedDatagram>,
 }
 
 /// The taps that are open.
 #[derive(Default)]
 pub struct Taps {
     open: AtomicUsize,
-    all: Mutex<All>,
+    all: Mutex<TapList>,
 }
 
 impl Taps {
@@ -72,7 +72,7 @@ impl Taps {
     /// Sets the tunnels whose packets a tap gets.
     pub fn follow(&self, id: u64, tunnels: BTreeSet<TunnelEnd>) {
         let mut all = locked(&self.all);
-        let All { taps, recent, .. } = &mut *all;
+        let TapList { taps, recent, .. } = &mut *all;
         let Some(tap) = taps.iter_mut().find(|tap| tap.id == id) else { return };
         let former = std::mem::replace(&mut tap.tunnels, tunnels);
         let is_new = |end: &TunnelEnd| tap.tunnels.contains(end) && !former.contains(end);
@@ -81,7 +81,7 @@ impl Taps {
     }
 
     /// The copies since the last call.
-    pub fn take(&self, id: u64) -> VecDeque<Tapped> {
+    pub fn take(&self, id: u64) -> VecDeque<TappedDatagram> {
         let mut all = locked(&self.all);
         let tap = all.taps.iter_mut().find(|tap| tap.id == id);
         tap.map(|tap| std::mem::take(&mut tap.waiting)).unwrap_or_default()
@@ -93,7 +93,7 @@ impl Taps {
     }
 
     /// A packet crossed N3.
-    pub fn push(&self, datagram: &Tapped) {
+    pub fn push(&self, datagram: &TappedDatagram) {
         let Some(end) = end_of(datagram) else { return };
         let mut all = locked(&self.all);
         for tap in all.taps.iter_mut().filter(|tap| tap.tunnels.contains(&end)) {
@@ -111,7 +111,7 @@ impl Taps {
 }
 
 /// The tunnel's end that a datagram is for; `None` if it is not GTP-U.
-fn end_of(datagram: &Tapped) -> Option<TunnelEnd> {
+fn end_of(datagram: &TappedDatagram) -> Option<TunnelEnd> {
     // TS 29.281 §5.1: the TEID stands in octets 5 to 8.
     let teid = datagram.octets.get(4..8).filter(|_| datagram.to.port() == GTPU_PORT)?;
     Some((datagram.to.ip(), teid.iter().fold(0, |teid, octet| teid << 8 | u32::from(*octet))))
@@ -123,9 +123,14 @@ mod tests {
 
     use super::*;
 
-    fn packet(to: &str, teid: u8) -> Tapped {
+    fn packet(to: &str, teid: u8) -> TappedDatagram {
         let octets = vec![0x30, 255, 0, 0, 0, 0, 0, teid];
-        Tapped { at: Instant(1), from: "127.0.0.2:2152".parse().unwrap(), to: to.parse().unwrap(), octets }
+        TappedDatagram {
+            at: Instant(1),
+            from: "127.0.0.2:2152".parse().unwrap(),
+            to: to.parse().unwrap(),
+            octets,
+        }
     }
 
     #[test]
@@ -137,7 +142,7 @@ mod tests {
         taps.push(&packet("127.0.0.1:2152", 7));
         taps.push(&packet("127.0.0.1:2152", 8));
         taps.push(&packet("127.0.0.9:2152", 7));
-        taps.push(&Tapped { octets: vec![0x30], ..packet("127.0.0.1:2152", 7) });
+        taps.push(&TappedDatagram { octets: vec![0x30], ..packet("127.0.0.1:2152", 7) });
         assert_eq!((taps.take(one).len(), taps.take(one).len(), taps.take(other).len()), (1, 0, 0));
         // A tunnel that becomes known later brings what has crossed it lately, once.
         taps.follow(other, [("127.0.0.1".parse().unwrap(), 8)].into());

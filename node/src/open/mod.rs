@@ -18,9 +18,9 @@ use std::time::Duration;
 use tokio::sync::{Mutex, mpsc as queue};
 use tracing::{info, warn};
 use whimbrel_broker_client::client::{AskError, Client};
-use whimbrel_broker_client::ledger::Ledger;
+use whimbrel_broker_client::ledger::LedgerFile;
 use whimbrel_broker_client::{PORT, tls};
-use whimbrel_control::open::{Answer, Question, Unreachable};
+use whimbrel_control::open::{BrokerAnswer, Question, Unreachable};
 use whimbrel_control::{OutputId, UeEvent, UeId};
 use whimbrel_ids::Instant;
 use whimbrel_open::id::Domain;
@@ -32,7 +32,7 @@ use self::reports::Reports;
 use crate::clock;
 use crate::config::Config;
 use crate::config::open::Open;
-use crate::observation::{Condition, Console, Metric, Sample};
+use crate::observation::{Condition, Console, Metric, MetricSample};
 
 /// Questions under way: two seconds of the busiest core's attaches. Further ones are answered with [`Unreachable::Busy`].
 const UNDER_WAY_MAX: usize = 4_096;
@@ -49,21 +49,21 @@ const LAST_REPORTS_WITHIN: Duration = Duration::from_secs(2);
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
 
 /// A question of a UE's machine.
-struct Asked {
+struct UeQuestion {
     ue: UeId,
     to: OutputId,
     question: Question,
 }
 
 /// What came of one.
-pub type Answered = (UeId, OutputId, Answer);
+pub type BrokerAnswerForUe = (UeId, OutputId, BrokerAnswer);
 
 /// The brokers, as the control thread sees them.
 pub struct Brokers {
-    sender: queue::UnboundedSender<Asked>,
-    answers: mpsc::Receiver<Answered>,
+    sender: queue::UnboundedSender<UeQuestion>,
+    answers: mpsc::Receiver<BrokerAnswerForUe>,
     /// Answered without a question to the broker.
-    refused: Vec<Answered>,
+    refused: Vec<BrokerAnswerForUe>,
     metering: Metering,
     measured: queue::UnboundedSender<Measured>,
     standings: Arc<Standings>,
@@ -98,7 +98,7 @@ impl Brokers {
         let (sender, questions) = queue::unbounded_channel();
         let (answer, answers) = mpsc::channel();
         let counts = Arc::new(Counts::default());
-        let ledger = Ledger::open(&config.open_ledger())?;
+        let ledger = LedgerFile::open(&config.open_ledger())?;
         let (sender_of_measured, measured) = queue::unbounded_channel();
         let standings = Arc::new(Standings::default());
         let edge = Arc::new(Edge {
@@ -168,39 +168,39 @@ impl Brokers {
     /// Passes a question on.
     pub fn ask(&mut self, (ue, to, question): (UeId, OutputId, Question)) {
         if self.is_shunned(question.broker()) {
-            self.refused.push((ue, to, Answer::Unreachable(Unreachable::DoesNotPay)));
+            self.refused.push((ue, to, BrokerAnswer::Unreachable(Unreachable::DoesNotPay)));
             return self.console.commands.wake();
         }
         let room = self.counts.under_way.load(Ordering::Relaxed) < UNDER_WAY_MAX;
         self.counts.asked.fetch_add(1, Ordering::Relaxed);
         if room {
             self.counts.under_way.fetch_add(1, Ordering::Relaxed);
-            if self.sender.send(Asked { ue, to, question }).is_ok() {
+            if self.sender.send(UeQuestion { ue, to, question }).is_ok() {
                 return;
             }
         }
-        self.refused.push((ue, to, Answer::Unreachable(Unreachable::Busy)));
+        self.refused.push((ue, to, BrokerAnswer::Unreachable(Unreachable::Busy)));
         // The answer is taken in the next turn, which begins at once.
         self.console.commands.wake();
     }
 
     /// The answers since the last turn.
-    pub fn turn(&mut self) -> Vec<Answered> {
+    pub fn turn(&mut self) -> Vec<BrokerAnswerForUe> {
         let mut answered = std::mem::take(&mut self.refused);
         answered.extend(self.answers.try_iter());
         answered
     }
 
     /// Samples for the endpoint /metrics.
-    pub fn samples(&self) -> Vec<Sample> {
-        let one = |metric, value| Sample { metric, label: None, value };
+    pub fn samples(&self) -> Vec<MetricSample> {
+        let one = |metric, value| MetricSample { metric, label: None, value };
         let load = |c: &AtomicU64| c.load(Ordering::Relaxed);
         let mut samples = vec![
             one(Metric::BrokerQuestions, load(&self.counts.asked)),
             one(Metric::BrokerAnswers, load(&self.counts.answered)),
         ];
         let unreachable = self.counts.unreachable.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        samples.extend(unreachable.iter().map(|(reason, count)| Sample {
+        samples.extend(unreachable.iter().map(|(reason, count)| MetricSample {
             metric: Metric::BrokerUnreachable,
             label: Some((*reason).into()),
             value: *count,
@@ -242,13 +242,13 @@ struct Edge {
     /// When trouble with a broker was last logged.
     troubles: std::sync::Mutex<BTreeMap<Domain, (&'static str, Instant)>>,
     standings: Arc<Standings>,
-    answer: mpsc::Sender<Answered>,
+    answer: mpsc::Sender<BrokerAnswerForUe>,
     console: Arc<Console>,
     counts: Arc<Counts>,
 }
 
 impl Edge {
-    async fn run(self: Arc<Self>, mut questions: queue::UnboundedReceiver<Asked>) {
+    async fn run(self: Arc<Self>, mut questions: queue::UnboundedReceiver<UeQuestion>) {
         for (domain, at) in self.open.addresses.clone() {
             let edge = self.clone();
             tokio::spawn(async move {
@@ -266,17 +266,17 @@ impl Edge {
         }
     }
 
-    async fn answer(&self, Asked { ue, to, question }: Asked) {
+    async fn answer(&self, UeQuestion { ue, to, question }: UeQuestion) {
         let domain = question.broker().clone();
         let answer = match self.exchange(&domain, &question).await {
             Ok(octets) => {
                 self.counts.answered.fetch_add(1, Ordering::Relaxed);
                 self.recovered(&domain);
-                Answer::Octets(octets)
+                BrokerAnswer::Octets(octets)
             }
             Err((reason, detail)) => {
                 self.trouble(&domain, reason, &detail);
-                Answer::Unreachable(reason)
+                BrokerAnswer::Unreachable(reason)
             }
         };
         self.counts.under_way.fetch_sub(1, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::mpsc as queue;
 use tokio::time::Instant as Tick;
 use tracing::{info, warn};
-use whimbrel_broker_client::ledger::Ledger;
+use whimbrel_broker_client::ledger::LedgerFile;
 use whimbrel_open::crypto::Seed;
 use whimbrel_open::id::Domain;
 use whimbrel_open::msg::EpochKey;
@@ -33,7 +33,7 @@ const WAITING_MAX: usize = 65_536;
 const BROKERS_MAX: usize = 1_024;
 
 /// A report that waits.
-enum Waiting {
+enum WaitingReport {
     Own(SignedReport),
     /// Only the broker can read it. It says whether it was sealed to a key that the broker no longer has.
     OfUser(SealedReport),
@@ -41,7 +41,7 @@ enum Waiting {
 
 #[derive(Default)]
 struct OfBroker {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingReport>,
     /// What the broker's next reports are sealed to, once the broker has sent it.
     key: Option<EpochKey>,
     /// Octets that were claimed of each session.
@@ -53,12 +53,12 @@ struct OfBroker {
 /// The reports of all brokers.
 pub(super) struct Reports {
     edge: Arc<Edge>,
-    ledger: Ledger,
+    ledger: LedgerFile,
     brokers: BTreeMap<Domain, OfBroker>,
 }
 
 impl Reports {
-    pub(super) fn new(edge: Arc<Edge>, ledger: Ledger) -> Self {
+    pub(super) fn new(edge: Arc<Edge>, ledger: LedgerFile) -> Self {
         Self { edge, ledger, brokers: BTreeMap::new() }
     }
 
@@ -98,15 +98,15 @@ impl Reports {
             Measured::Cycle(report) => {
                 let signed = self.edge.open.operator.sign_report(*report);
                 self.kept(|ledger| ledger.keep_reports(std::slice::from_ref(&signed)));
-                (signed.report.broker.clone(), Waiting::Own(signed))
+                (signed.report.broker.clone(), WaitingReport::Own(signed))
             }
-            Measured::OfUser(broker, sealed) => (broker, Waiting::OfUser(*sealed)),
+            Measured::OfUser(broker, sealed) => (broker, WaitingReport::OfUser(*sealed)),
         };
         if self.brokers.len() >= BROKERS_MAX && !self.brokers.contains_key(&broker) {
             self.brokers.retain(|_, b| !b.waiting.is_empty());
         }
         let of = self.brokers.entry(broker.clone()).or_default();
-        if let Waiting::Own(signed) = &waiting {
+        if let WaitingReport::Own(signed) = &waiting {
             let report = &signed.report;
             let octets = report.uplink.octets + report.downlink.octets;
             let before = of.claimed.insert(report.pseudonym.0, octets).unwrap_or(0);
@@ -121,7 +121,7 @@ impl Reports {
         }
     }
 
-    fn kept(&mut self, keep: impl FnOnce(&mut Ledger) -> Result<(), String>) {
+    fn kept(&mut self, keep: impl FnOnce(&mut LedgerFile) -> Result<(), String>) {
         if let Err(e) = keep(&mut self.ledger) {
             warn!("{e}; statements of brokers cannot be checked for this");
         }
@@ -155,10 +155,10 @@ impl Reports {
             for waiting in of.waiting.iter().take(Delivery::REPORTS_MAX) {
                 let seed = Seed::new(whimbrel_broker_client::random()?);
                 let sealed = match waiting {
-                    Waiting::Own(signed) => {
+                    WaitingReport::Own(signed) => {
                         signed.seal(&key, &seed).ok_or("the broker's key has small order")?
                     }
-                    Waiting::OfUser(sealed) => sealed.clone(),
+                    WaitingReport::OfUser(sealed) => sealed.clone(),
                 };
                 reports.push(sealed);
             }
@@ -188,19 +188,19 @@ impl Reports {
         let Some(of) = self.brokers.get_mut(domain) else { return Ok(()) };
         let renewed = of.key.is_some_and(|k| k != key);
         of.key = Some(key);
-        let taken: Vec<Waiting> = of.waiting.drain(..outcomes.len().min(of.waiting.len())).collect();
+        let taken: Vec<WaitingReport> = of.waiting.drain(..outcomes.len().min(of.waiting.len())).collect();
         for (report, outcome) in taken.into_iter().zip(outcomes) {
             let outcome = Outcome::ALL.into_iter().find(|o| *o as u8 == *outcome);
             match (report, outcome) {
                 (_, Some(Outcome::Accepted | Outcome::Doubled)) => {}
                 // The broker has begun another epoch: its key came with this answer.
-                (Waiting::Own(signed), Some(Outcome::Sealed)) if renewed => {
-                    of.waiting.push_back(Waiting::Own(signed));
+                (WaitingReport::Own(signed), Some(Outcome::Sealed)) if renewed => {
+                    of.waiting.push_back(WaitingReport::Own(signed));
                 }
-                (Waiting::Own(_), Some(outcome)) => {
+                (WaitingReport::Own(_), Some(outcome)) => {
                     warn!(broker = %domain, "the broker does not take a usage report of this operator: {outcome}");
                 }
-                (Waiting::OfUser(_), Some(outcome)) => {
+                (WaitingReport::OfUser(_), Some(outcome)) => {
                     info!(broker = %domain, "the broker does not take a usage report of a user: {outcome}");
                 }
                 (_, None) => info!(broker = %domain, "the broker says something unknown of a usage report"),

@@ -13,9 +13,9 @@ const ADOPTS_WITHIN: Duration = Duration::from_secs(1);
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum MemberAction {
     /// A UPF serves from now on.
-    Serve { link: LinkId, term: u64, how: How },
+    Serve { link: LinkId, term: u64, how: ServiceStart },
     /// A UPF is to be the replica.
     Follow { link: LinkId },
     /// A UPF has been replaced.
@@ -26,7 +26,7 @@ pub(super) enum Change {
 
 /// How a UPF comes to serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum How {
+pub(super) enum ServiceStart {
     /// The UPF begins without sessions.
     Begins,
     /// It served before this logger knew it, or before it lost its link.
@@ -42,7 +42,7 @@ struct Member {
 }
 
 /// The UPF that serves.
-struct Serving {
+struct ServingUpf {
     link: LinkId,
     token: u64,
     /// It has reported that it takes packets.
@@ -62,7 +62,7 @@ pub(super) struct Members {
     members: BTreeMap<LinkId, Member>,
     /// Where the packet threads are, by their tokens.
     addresses: BTreeMap<u64, SocketAddr>,
-    serving: Option<Serving>,
+    serving: Option<ServingUpf>,
     replica: Option<Replica>,
     term: u64,
     elects_from: Instant,
@@ -153,7 +153,7 @@ impl Members {
         link: LinkId,
         peer: SocketAddr,
         hello: LoggerHello,
-    ) -> Vec<Change> {
+    ) -> Vec<MemberAction> {
         self.members.insert(link, Member { peer, hello });
         match &mut self.serving {
             // It had lost the link, and is there again before its end was seen.
@@ -161,26 +161,27 @@ impl Members {
                 let former = std::mem::replace(&mut serving.link, link);
                 self.members.remove(&former);
                 serving.begun = false;
-                let mut changes = vec![Change::Serve { link, term: self.term, how: How::Again }];
+                let mut changes =
+                    vec![MemberAction::Serve { link, term: self.term, how: ServiceStart::Again }];
                 changes.extend(self.without_replica());
                 changes
             }
             // It served before the one that does now.
             Some(_) if hello.term > 0 => {
                 self.members.remove(&link);
-                vec![Change::Replaced { link }]
+                vec![MemberAction::Replaced { link }]
             }
             _ => self.elect(now),
         }
     }
 
     /// A UPF's link has ended.
-    pub(super) fn left(&mut self, now: Instant, link: LinkId) -> Vec<Change> {
+    pub(super) fn left(&mut self, now: Instant, link: LinkId) -> Vec<MemberAction> {
         let Some(member) = self.members.remove(&link) else { return Vec::new() };
         self.addresses.remove(&member.hello.token);
         if self.replica.as_ref().is_some_and(|r| r.link == link) {
             self.replica = None;
-            let mut changes = vec![Change::WithoutReplica];
+            let mut changes = vec![MemberAction::WithoutReplica];
             changes.extend(self.elect(now));
             return changes;
         }
@@ -188,56 +189,56 @@ impl Members {
     }
 
     /// The UPF that serves is lost: its replica takes over, if it has the whole state.
-    pub(super) fn replace(&mut self, now: Instant) -> Vec<Change> {
+    pub(super) fn replace(&mut self, now: Instant) -> Vec<MemberAction> {
         let Some(former) = self.serving.take() else { return Vec::new() };
         let mut changes = Vec::new();
         if self.members.remove(&former.link).is_some() {
-            changes.push(Change::Replaced { link: former.link });
+            changes.push(MemberAction::Replaced { link: former.link });
         }
         self.addresses.remove(&former.token);
         match self.replica.take() {
             Some(Replica { link, whole: true, .. }) => {
-                changes.push(self.serve(link, self.term + 1, How::TakesOver));
+                changes.push(self.serve(link, self.term + 1, ServiceStart::TakesOver));
                 changes.extend(self.elect(now));
             }
             // It may only have lost the link.
             incomplete => {
-                changes.extend(incomplete.map(|_| Change::WithoutReplica));
+                changes.extend(incomplete.map(|_| MemberAction::WithoutReplica));
                 self.elects_from = now + ADOPTS_WITHIN;
             }
         }
         changes
     }
 
-    fn serve(&mut self, link: LinkId, term: u64, how: How) -> Change {
+    fn serve(&mut self, link: LinkId, term: u64, how: ServiceStart) -> MemberAction {
         self.term = term;
         if let Some(member) = self.members.get_mut(&link) {
             member.hello.term = term;
-            self.serving = Some(Serving { link, token: member.hello.token, begun: false });
+            self.serving = Some(ServingUpf { link, token: member.hello.token, begun: false });
         }
-        Change::Serve { link, term, how }
+        MemberAction::Serve { link, term, how }
     }
 
-    fn without_replica(&mut self) -> Vec<Change> {
+    fn without_replica(&mut self) -> Vec<MemberAction> {
         // It gets the state again.
         let replica = self.replica.take();
         let follows = replica.map(|r| {
             self.replica = Some(Replica { link: r.link, whole_with: None, whole: false });
-            [Change::WithoutReplica, Change::Follow { link: r.link }]
+            [MemberAction::WithoutReplica, MemberAction::Follow { link: r.link }]
         });
         follows.into_iter().flatten().collect()
     }
 
     /// Finds a UPF that serves, and a replica, where there is none.
-    pub(super) fn elect(&mut self, now: Instant) -> Vec<Change> {
+    pub(super) fn elect(&mut self, now: Instant) -> Vec<MemberAction> {
         let mut changes = Vec::new();
         if self.serving.is_none() {
             let last = self.members.iter().max_by_key(|(link, m)| (m.hello.term, std::cmp::Reverse(**link)));
             let last = last.map(|(link, m)| (*link, m.hello.term));
             match last {
-                Some((link, term)) if term > 0 => changes.push(self.serve(link, term, How::Again)),
+                Some((link, term)) if term > 0 => changes.push(self.serve(link, term, ServiceStart::Again)),
                 Some((link, _)) if self.elects_from <= now => {
-                    changes.push(self.serve(link, self.term + 1, How::Begins))
+                    changes.push(self.serve(link, self.term + 1, ServiceStart::Begins))
                 }
                 _ => return changes,
             }
@@ -246,12 +247,12 @@ impl Members {
         let former = self.members.iter().find(|(l, m)| Some(**l) != serving && m.hello.term > 0);
         if let Some(link) = former.map(|(link, _)| *link) {
             self.members.remove(&link);
-            changes.push(Change::Replaced { link });
+            changes.push(MemberAction::Replaced { link });
         }
         let other = self.members.keys().find(|l| Some(**l) != serving).copied();
         if let (None, Some(link)) = (&self.replica, other) {
             self.replica = Some(Replica { link, whole_with: None, whole: false });
-            changes.push(Change::Follow { link });
+            changes.push(MemberAction::Follow { link });
         }
         changes
     }
@@ -282,8 +283,8 @@ mod tests {
         assert_eq!(members.joined(AT, LinkId(1), peer(1), hello(11, 0)), []);
         members.joined(AT, LinkId(2), peer(2), hello(22, 0));
         let changes = members.elect(LATER);
-        let serve = Change::Serve { link: LinkId(1), term: 1, how: How::Begins };
-        assert_eq!(changes, [serve, Change::Follow { link: LinkId(2) }]);
+        let serve = MemberAction::Serve { link: LinkId(1), term: 1, how: ServiceStart::Begins };
+        assert_eq!(changes, [serve, MemberAction::Follow { link: LinkId(2) }]);
         assert!(members.begins() && !members.begins());
         members.records_given(7, true);
         assert!(!members.acknowledged(6) && members.acknowledged(7) && !members.acknowledged(8));
@@ -295,16 +296,16 @@ mod tests {
         let mut members = pair();
         members.has_address(11, peer(1));
         assert_eq!(members.packets_go_to(), Some((peer(1), 11)));
-        let serve = Change::Serve { link: LinkId(2), term: 2, how: How::TakesOver };
+        let serve = MemberAction::Serve { link: LinkId(2), term: 2, how: ServiceStart::TakesOver };
         assert_eq!(members.left(LATER, LinkId(1)), [serve], "what waits for the replica has never left");
         assert_eq!(
             (members.serving(), members.begun(), members.packets_go_to()),
             (Some(LinkId(2)), None, None)
         );
         // The former one, which was only cut off, is no UPF any more; started again, it is the replica.
-        let replaced = Change::Replaced { link: LinkId(3) };
+        let replaced = MemberAction::Replaced { link: LinkId(3) };
         assert_eq!(members.joined(LATER, LinkId(3), peer(1), hello(11, 1)), [replaced]);
-        let follow = Change::Follow { link: LinkId(4) };
+        let follow = MemberAction::Follow { link: LinkId(4) };
         assert_eq!(members.joined(LATER, LinkId(4), peer(1), hello(33, 0)), [follow]);
     }
 
@@ -312,8 +313,8 @@ mod tests {
     fn one_that_gives_no_sign_of_life_is_replaced_and_has_no_effect_any_more() {
         let mut members = pair();
         members.has_address(11, peer(1));
-        let replaced = Change::Replaced { link: LinkId(1) };
-        let serve = Change::Serve { link: LinkId(2), term: 2, how: How::TakesOver };
+        let replaced = MemberAction::Replaced { link: LinkId(1) };
+        let serve = MemberAction::Serve { link: LinkId(2), term: 2, how: ServiceStart::TakesOver };
         assert_eq!(members.replace(LATER), [replaced, serve]);
         members.has_address(11, peer(1));
         assert_eq!(members.packets_go_to(), None, "its address is of no use");
@@ -325,11 +326,11 @@ mod tests {
         let mut members = Members::new(AT);
         members.joined(AT, LinkId(1), peer(1), hello(11, 0));
         members.joined(LATER, LinkId(2), peer(2), hello(22, 0));
-        assert_eq!(members.left(LATER, LinkId(1)), [Change::WithoutReplica]);
+        assert_eq!(members.left(LATER, LinkId(1)), [MemberAction::WithoutReplica]);
         assert_eq!(members.serving(), None);
         // The UPF that had only lost its link goes on.
-        let serve = Change::Serve { link: LinkId(3), term: 1, how: How::Again };
-        let follow = Change::Follow { link: LinkId(2) };
+        let serve = MemberAction::Serve { link: LinkId(3), term: 1, how: ServiceStart::Again };
+        let follow = MemberAction::Follow { link: LinkId(2) };
         assert_eq!(members.joined(LATER, LinkId(3), peer(1), hello(11, 1)), [serve, follow]);
     }
 
@@ -337,16 +338,16 @@ mod tests {
     fn a_logger_that_starts_again_adopts_the_upf_that_served_last() {
         let mut members = Members::new(AT);
         assert_eq!(members.joined(AT, LinkId(1), peer(2), hello(22, 0)), []);
-        let serve = Change::Serve { link: LinkId(2), term: 5, how: How::Again };
-        let follow = Change::Follow { link: LinkId(1) };
+        let serve = MemberAction::Serve { link: LinkId(2), term: 5, how: ServiceStart::Again };
+        let follow = MemberAction::Follow { link: LinkId(1) };
         assert_eq!(members.joined(AT, LinkId(2), peer(1), hello(11, 5)), [serve, follow]);
     }
 
     #[test]
     fn a_upf_that_connects_again_before_its_former_link_has_ended_serves_on() {
         let mut members = pair();
-        let serve = Change::Serve { link: LinkId(9), term: 1, how: How::Again };
-        let again = [serve, Change::WithoutReplica, Change::Follow { link: LinkId(2) }];
+        let serve = MemberAction::Serve { link: LinkId(9), term: 1, how: ServiceStart::Again };
+        let again = [serve, MemberAction::WithoutReplica, MemberAction::Follow { link: LinkId(2) }];
         assert_eq!(members.joined(LATER, LinkId(9), peer(1), hello(11, 1)), again);
         assert_eq!(members.left(LATER, LinkId(1)), []);
         assert_eq!(members.serving(), Some(LinkId(9)));

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use tracing::{debug, info, warn};
 use whimbrel_ids::Instant;
-use whimbrel_link::{Event, Events, LinkId, Links};
-use whimbrel_user::logger::datagram::{self, Head, Kind};
+use whimbrel_link::{Event, LinkEvents, LinkId, Links};
+use whimbrel_user::logger::datagram::{self, DatagramHead, DatagramKind};
 use whimbrel_user::logger::{
-    ControlLog, DataLog, DataLogBounds, Direction, LoggerFrame, LoggerHello, Released, Request,
+    ControlLog, DataLog, DataLogBounds, LoggerFrame, LoggerHello, PacketDirection, ReleasedMessage,
+    SmfMessage,
 };
 use whimbrel_user::{Destination, Origin, Packet};
 use whimbrel_user_io::LoggerFront;
@@ -22,8 +23,8 @@ use crate::cluster::rejected_peers::RejectedPeers;
 use crate::config::Config;
 use crate::core::{N4Peers, logger_link, plane_config, user_plane_config};
 use crate::log_limiter::LogLimiter;
-use crate::observation::{Condition, Console, Metric, Sample};
-use members::{Change, How, Members};
+use crate::observation::{Condition, Console, Metric, MetricSample};
+use members::{MemberAction, Members, ServiceStart};
 
 /// N4 datagrams that are taken in one turn.
 const N4_PER_TURN_MAX: usize = 64;
@@ -59,7 +60,7 @@ pub struct PacketLogger {
     peers: N4Peers,
     buffer: Vec<u8>,
     links: Links,
-    events: Events,
+    events: LinkEvents,
     configuration: u64,
     detection: Duration,
     members: Members,
@@ -115,7 +116,7 @@ impl PacketLogger {
             peers,
             buffer: vec![0; DATAGRAM_OCTETS_MAX],
             links,
-            events: Events::default(),
+            events: LinkEvents::default(),
             configuration,
             detection: settings.detection,
             members: Members::new(now),
@@ -233,11 +234,11 @@ impl PacketLogger {
     }
 
     /// Does what has changed among the UPFs.
-    fn follow(&mut self, now: Instant, changes: Vec<Change>) {
+    fn follow(&mut self, now: Instant, changes: Vec<MemberAction>) {
         for change in &changes {
             match *change {
-                Change::Serve { link, term, how } => {
-                    if how == How::TakesOver {
+                MemberAction::Serve { link, term, how } => {
+                    if how == ServiceStart::TakesOver {
                         // What the former UPF has sent already is not sent again.
                         self.take_from_upfs(BURSTS_OF_LOST_UPF_MAX);
                     }
@@ -247,17 +248,17 @@ impl PacketLogger {
                     self.links.flush();
                     self.data_waits = None;
                     (self.liveness.asked, self.liveness.probe_at) = (None, now);
-                    if how != How::Again {
+                    if how != ServiceStart::Again {
                         self.data.take_over();
                     }
-                    if how == How::TakesOver {
+                    if how == ServiceStart::TakesOver {
                         self.takeovers += 1;
                         let peer = self.members.peer(link).map(|p| p.to_string()).unwrap_or_default();
                         let kept = self.data.len();
                         warn!("the UPF at {peer} takes over, in term {term}; {kept} packets are kept for it");
                     }
                 }
-                Change::Follow { link } => {
+                MemberAction::Follow { link } => {
                     self.links
                         .send(link, &LoggerFrame::host_addresses(self.front.host_addresses()).to_octets());
                     self.links.send(link, &LoggerFrame::Follow.to_octets());
@@ -265,12 +266,12 @@ impl PacketLogger {
                         self.links.send(serving, &LoggerFrame::SendState.to_octets());
                     }
                 }
-                Change::Replaced { link } => {
+                MemberAction::Replaced { link } => {
                     self.links.send(link, &LoggerFrame::Replaced.to_octets());
                     self.links.flush();
                     self.links.close(link);
                 }
-                Change::WithoutReplica => {
+                MemberAction::WithoutReplica => {
                     let released = self.control.without_replica();
                     self.release(released);
                 }
@@ -289,12 +290,13 @@ impl PacketLogger {
             LoggerFrame::ToSmf { to, octets } if serves => {
                 let released = self
                     .control
-                    .from_upf(Released::Datagram { to, octets }, self.members.has_whole_replica());
+                    .from_upf(ReleasedMessage::Datagram { to, octets }, self.members.has_whole_replica());
                 self.release(released);
             }
             LoggerFrame::Handled { counter } if serves => {
-                let released =
-                    self.control.from_upf(Released::Handled(counter), self.members.has_whole_replica());
+                let released = self
+                    .control
+                    .from_upf(ReleasedMessage::Handled(counter), self.members.has_whole_replica());
                 self.release(released);
             }
             LoggerFrame::State { .. } if serves => {
@@ -344,7 +346,7 @@ impl PacketLogger {
         }
         let requests = self.control.take_over();
         let last = requests.last().map(|r| r.counter);
-        for Request { counter, peer, octets } in requests {
+        for SmfMessage { counter, peer, octets } in requests {
             self.links.send(link, &LoggerFrame::FromSmf { counter, peer, octets }.to_octets());
         }
         self.data_waits = last.map(|last| (last, now + REPLAYED_WITHIN));
@@ -360,9 +362,9 @@ impl PacketLogger {
         );
     }
 
-    fn release(&mut self, released: Vec<Released>) {
+    fn release(&mut self, released: Vec<ReleasedMessage>) {
         for what in released {
-            if let Released::Datagram { to, octets } = what
+            if let ReleasedMessage::Datagram { to, octets } = what
                 && let Err(e) = self.n4.send_to(&octets, to)
             {
                 debug!("N4: a datagram to {to} is not sent: {e}");
@@ -380,7 +382,7 @@ impl PacketLogger {
                     }
                     let octets = self.buffer.get(..octets).unwrap_or_default().to_vec();
                     let request = self.control.accept(peer, octets);
-                    if let (Some(Request { counter, peer, octets }), Some(link)) =
+                    if let (Some(SmfMessage { counter, peer, octets }), Some(link)) =
                         (request, self.members.begun())
                     {
                         self.links.send(link, &LoggerFrame::FromSmf { counter, peer, octets }.to_octets());
@@ -399,8 +401,8 @@ impl PacketLogger {
         let Self { front, data, .. } = self;
         let received = front.receive_outside(|origin, packet| {
             let direction = match origin {
-                Origin::N3 { .. } => Direction::Uplink,
-                Origin::N6 { .. } | Origin::Frames { .. } => Direction::Downlink,
+                Origin::N3 { .. } => PacketDirection::Uplink,
+                Origin::N6 { .. } | Origin::Frames { .. } => PacketDirection::Downlink,
             };
             let other = data.take_spare().map(|(_, packet)| packet);
             let other = other.unwrap_or_else(|| Packet::with_room(packet.room().len()));
@@ -422,7 +424,7 @@ impl PacketLogger {
         let Some((to, token)) = self.members.packets_go_to() else { return false };
         let mut given = false;
         while let Some((counter, _, (origin, packet))) = self.data.send_next(now) {
-            self.front.send_inside(to, Head::from(*origin, token, counter), packet.octets());
+            self.front.send_inside(to, DatagramHead::from(*origin, token, counter), packet.octets());
             given = true;
         }
         self.front.flush_inside();
@@ -436,7 +438,7 @@ impl PacketLogger {
             let Self { front, data, members, leaving, liveness, .. } = self;
             let serving = members.packets_go_to();
             let received = front.receive_inside(|peer, head, packet| {
-                if head.kind == Kind::Address {
+                if head.kind == DatagramKind::Address {
                     members.has_address(head.token, peer);
                     return;
                 }
@@ -445,13 +447,13 @@ impl PacketLogger {
                     return;
                 }
                 match head.kind {
-                    Kind::Packet if head.counter == 0 || data.leaves(head.counter) => {
+                    DatagramKind::Packet if head.counter == 0 || data.leaves(head.counter) => {
                         let other = data.take_spare().map(|(_, p)| p);
                         let other = other.unwrap_or_else(|| Packet::with_room(packet.room().len()));
                         leaving.push((head.destination(), std::mem::replace(packet, other)));
                     }
-                    Kind::Answer => liveness.asked = None,
-                    Kind::Outcome => {
+                    DatagramKind::Answer => liveness.asked = None,
+                    DatagramKind::Outcome => {
                         for (counter, holds) in datagram::outcomes(packet.octets()) {
                             if holds {
                                 data.held(counter);
@@ -460,7 +462,7 @@ impl PacketLogger {
                             }
                         }
                     }
-                    Kind::Packet | Kind::Probe | Kind::Address => {}
+                    DatagramKind::Packet | DatagramKind::Probe | DatagramKind::Address => {}
                 }
             });
             self.front.send_outside(self.leaving.iter());
@@ -498,7 +500,7 @@ impl PacketLogger {
             return self.follow(now, changes);
         }
         self.liveness.asked.get_or_insert(now);
-        self.front.send_inside(to, Head::of(Kind::Probe, token, now.0), &[]);
+        self.front.send_inside(to, DatagramHead::of(DatagramKind::Probe, token, now.0), &[]);
         self.front.flush_inside();
     }
 
@@ -523,8 +525,9 @@ impl PacketLogger {
 
     fn report(&self) {
         let (c, io) = (self.data.counters(), self.front.io_counters());
-        let one = |metric, value| Sample { metric, label: None, value };
-        let with = |metric, label: &str, value| Sample { metric, label: Some(label.to_string()), value };
+        let one = |metric, value| MetricSample { metric, label: None, value };
+        let with =
+            |metric, label: &str, value| MetricSample { metric, label: Some(label.to_string()), value };
         self.console.metrics.set_samples(vec![
             one(Metric::LoggerPackets, c.accepted),
             one(Metric::LoggerKept, self.data.len() as u64),

@@ -16,7 +16,7 @@ use whimbrel_user_io::TtlSocket;
 
 use super::{DATAGRAM_OCTETS, FLOOD_PAUSE, PER_TURN_MAX, STOP_CHECKED_EVERY, SbfdFigures};
 use crate::clock;
-use crate::config::Probing;
+use crate::config::ProbingConfig;
 use crate::entropy::SystemEntropy;
 
 /// What happened to a peer, by the name that its watcher gave it.
@@ -26,22 +26,22 @@ pub struct SbfdVerdict<K> {
     pub change: SbfdChange,
 }
 
-enum Order {
+enum SbfdOrder {
     Watch(SbfdDiscriminator, SbfdTarget),
     Forget(SbfdDiscriminator),
 }
 
 /// What the thread has found.
 #[derive(Default)]
-struct Found {
+struct SbfdFindings {
     changes: Vec<(SbfdDiscriminator, SbfdChange)>,
     counters: SbfdCounters,
     sessions: (usize, usize),
 }
 
-struct Shared {
-    orders: Mutex<Vec<Order>>,
-    found: Mutex<Found>,
+struct InitiatorExchange {
+    orders: Mutex<Vec<SbfdOrder>>,
+    found: Mutex<SbfdFindings>,
     /// For the thread: there are orders. For its watcher: there are changes.
     ordered: OwnedFd,
     changed: OwnedFd,
@@ -52,7 +52,7 @@ struct Shared {
 
 /// Probes the peers that it is given, from one socket and on one thread.
 pub struct SbfdProber<K> {
-    shared: Arc<Shared>,
+    shared: Arc<InitiatorExchange>,
     thread: Option<JoinHandle<()>>,
     entropy: SystemEntropy,
     peers: BTreeMap<SbfdDiscriminator, K>,
@@ -60,13 +60,13 @@ pub struct SbfdProber<K> {
 
 impl<K: Copy + PartialEq> SbfdProber<K> {
     /// Sends from this address. Errors: one sentence.
-    pub fn start(from: IpAddr, probing: Probing) -> Result<Self, String> {
+    pub fn start(from: IpAddr, probing: ProbingConfig) -> Result<Self, String> {
         let no_socket = |e| format!("S-BFD probes cannot be sent from {from}: {e}");
         let socket = UdpSocket::bind(SocketAddr::new(from, 0)).map_err(no_socket)?;
         let socket = TtlSocket::of(socket).map_err(no_socket)?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let new_eventfd = || eventfd(0, flags).map_err(|e| format!("the system gives no eventfd: {e}"));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(InitiatorExchange {
             orders: Mutex::default(),
             found: Mutex::default(),
             ordered: new_eventfd()?,
@@ -93,7 +93,7 @@ impl<K: Copy + PartialEq> SbfdProber<K> {
         let mine = drawn.filter_map(SbfdDiscriminator::new).find(|mine| !self.peers.contains_key(mine));
         if let Some(mine) = mine {
             self.peers.insert(mine, peer);
-            self.order(Order::Watch(mine, target));
+            self.order(SbfdOrder::Watch(mine, target));
         }
     }
 
@@ -102,11 +102,11 @@ impl<K: Copy + PartialEq> SbfdProber<K> {
         let of_peer = self.peers.iter().find(|(_, watched)| **watched == peer).map(|(mine, _)| *mine);
         if let Some(mine) = of_peer {
             self.peers.remove(&mine);
-            self.order(Order::Forget(mine));
+            self.order(SbfdOrder::Forget(mine));
         }
     }
 
-    fn order(&self, order: Order) {
+    fn order(&self, order: SbfdOrder) {
         self.shared.orders.lock().unwrap_or_else(PoisonError::into_inner).push(order);
         // A counter at its limit is readable already, so a failed write loses nothing.
         let _ = rustix::io::write(&self.shared.ordered, &1u64.to_ne_bytes());
@@ -124,7 +124,7 @@ impl<K: Copy + PartialEq> SbfdProber<K> {
         changes.into_iter().filter_map(of_peer).collect()
     }
 
-    fn found(&self) -> std::sync::MutexGuard<'_, Found> {
+    fn found(&self) -> std::sync::MutexGuard<'_, SbfdFindings> {
         self.shared.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -156,7 +156,7 @@ struct Thread {
     socket: TtlSocket,
     initiator: SbfdInitiator,
     out: SbfdOutbox,
-    shared: Arc<Shared>,
+    shared: Arc<InitiatorExchange>,
 }
 
 impl Thread {
@@ -187,8 +187,8 @@ impl Thread {
         let _ = rustix::io::read(&self.shared.ordered, &mut count);
         for order in orders.drain(..) {
             match order {
-                Order::Watch(mine, target) => self.initiator.watch(clock::now(), mine, target),
-                Order::Forget(mine) => self.initiator.forget(mine),
+                SbfdOrder::Watch(mine, target) => self.initiator.watch(clock::now(), mine, target),
+                SbfdOrder::Forget(mine) => self.initiator.forget(mine),
             }
         }
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use whimbrel_ids::Instant;
 use whimbrel_resilience::sbfd::{SbfdCounters, SbfdDrop};
 
-use crate::observation::{Metric, Sample};
+use crate::observation::{Metric, MetricSample};
 
 pub use initiator::{SbfdProber, SbfdVerdict};
 pub use peers::{PeerEvent, SbfdPeers};
@@ -64,9 +64,9 @@ impl std::ops::Add for SbfdFigures {
 
 impl SbfdFigures {
     /// For the metrics.
-    pub fn samples(self) -> impl Iterator<Item = Sample> {
-        let one = |metric, value| Sample { metric, label: None, value };
-        let dropped = SbfdDrop::all().map(move |why| Sample {
+    pub fn samples(self) -> impl Iterator<Item = MetricSample> {
+        let one = |metric, value| MetricSample { metric, label: None, value };
+        let dropped = SbfdDrop::all().map(move |why| MetricSample {
             metric: Metric::SbfdDropped,
             label: Some(why.label().into()),
             value: self.probing.dropped(why) + self.reflecting.dropped(why),

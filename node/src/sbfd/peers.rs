@@ -129,7 +129,7 @@ mod tests {
 
     use super::*;
     use crate::clock;
-    use crate::config::Reflecting;
+    use crate::config::ReflectorConfig;
     use crate::sbfd::ReflectorThread;
 
     /// A reflector at a free port, and the configuration that probes it.
@@ -142,7 +142,7 @@ mod tests {
         );
         let config = crate::config::parse(&text, Path::new("test")).unwrap().sbfd;
         let discriminator = config.peers[0].discriminator;
-        let reflecting = Reflecting { listen, discriminator, one_link: true, real_time: false };
+        let reflecting = ReflectorConfig { listen, discriminator, one_link: true, real_time: false };
         (ReflectorThread::start(reflecting).unwrap(), config)
     }
 
@@ -173,9 +173,13 @@ mod tests {
         let (condition, text) = peers.condition(clock::now());
         assert!(condition == Condition::Limited && text.starts_with("east at 127.0.0.1:"), "{text}");
         let SbfdPeer { address: listen, discriminator, .. } = config.peers[0];
-        let _again =
-            ReflectorThread::start(Reflecting { listen, discriminator, one_link: true, real_time: false })
-                .unwrap();
+        let _again = ReflectorThread::start(ReflectorConfig {
+            listen,
+            discriminator,
+            one_link: true,
+            real_time: false,
+        })
+        .unwrap();
         assert_eq!(next(&mut peers), SbfdChange::Up);
     }
 

@@ -13,7 +13,7 @@ use whimbrel_user_io::TtlSocket;
 
 use super::{DATAGRAM_OCTETS, DropLog, FLOOD_PAUSE, PER_TURN_MAX, STOP_CHECKED_EVERY, SbfdFigures};
 use crate::clock;
-use crate::config::Reflecting;
+use crate::config::ReflectorConfig;
 
 /// The thread that answers probes.
 pub struct ReflectorThread {
@@ -26,7 +26,7 @@ pub struct ReflectorThread {
 
 impl ReflectorThread {
     /// Errors: one sentence.
-    pub fn start(config: Reflecting) -> Result<Self, String> {
+    pub fn start(config: ReflectorConfig) -> Result<Self, String> {
         let no_socket = |e| format!("S-BFD probes cannot be received at {}: {e}", config.listen);
         let socket = UdpSocket::bind(config.listen).map_err(no_socket)?;
         let at = socket.local_addr().map_err(no_socket)?;

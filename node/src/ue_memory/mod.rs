@@ -13,8 +13,8 @@ use whimbrel_memory::Backing;
 use whimbrel_resilience::Cpf;
 
 use self::rest_heap::{RestHeap, RestHeapState};
-use crate::config::{Config, Memory, Slow};
-use crate::observation::{Condition, Console, Metric, Sample};
+use crate::config::{Config, MemoryConfig, SlowTier};
+use crate::observation::{Condition, Console, Metric, MetricSample};
 
 /// Time between two slices of work while messages arrive.
 const SLICE_EVERY: Duration = Duration::from_millis(1);
@@ -48,7 +48,7 @@ impl UeMemory {
 
     /// Gives a CPF its store for UEs at rest, if a limit is configured; with the condition of the slow tier. `beside`: the file has this
     /// name and another extension, if it has no name in the configuration.
-    pub fn open(memory: &Memory, beside: &Path, cpf: &mut Cpf) -> Option<(Self, Condition, String)> {
+    pub fn open(memory: &MemoryConfig, beside: &Path, cpf: &mut Cpf) -> Option<(Self, Condition, String)> {
         let limit = memory.limit?.0;
         let (backing, fault) = backing(memory, beside);
         let opened = RestHeap::new(limit, backing).or_else(|e| {
@@ -101,12 +101,12 @@ impl UeMemory {
         self.is_full
     }
 
-    pub fn samples(&self, cpf: Option<&Cpf>) -> Vec<Sample> {
+    pub fn samples(&self, cpf: Option<&Cpf>) -> Vec<MetricSample> {
         let counters = cpf.and_then(Cpf::rest_counters).unwrap_or_default();
         let (heap, stats) = (&self.heap, self.heap.stats.get());
         let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
-        let one = |metric, value| Sample { metric, label: None, value };
-        let of = |metric, label: &str, value| Sample { metric, label: Some(label.into()), value };
+        let one = |metric, value| MetricSample { metric, label: None, value };
+        let of = |metric, label: &str, value| MetricSample { metric, label: Some(label.into()), value };
         vec![
             one(Metric::MemoryLimit, self.limit),
             one(Metric::UesAtRest, counters.at_rest),
@@ -127,14 +127,14 @@ impl UeMemory {
 }
 
 /// Where cold records go, and why they cannot go where the configuration says.
-fn backing(memory: &Memory, beside: &Path) -> (Backing, Option<String>) {
+fn backing(memory: &MemoryConfig, beside: &Path) -> (Backing, Option<String>) {
     match memory.slow {
-        Slow::None => (Backing::None, None),
-        Slow::Zram => match fs::read_to_string("/proc/swaps") {
+        SlowTier::None => (Backing::None, None),
+        SlowTier::Zram => match fs::read_to_string("/proc/swaps") {
             Ok(swaps) if swaps.contains("zram") => (Backing::Swap, None),
             _ => (Backing::None, Some("`memory.slow` is zram, and the host has no swap on zram".into())),
         },
-        Slow::File => {
+        SlowTier::File => {
             // Each life of a CPF has a file of its own.
             let name = format!("ues-{}", std::process::id());
             let beside = || -> PathBuf { beside.with_extension(name) };

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use whimbrel_control::{RestPlace, RestStore};
-use whimbrel_memory::{Activation, Backing, Config, Heap, Place, Slice, Stats};
+use whimbrel_memory::{Activation, Backing, Config, Heap, RecordLocation, Slice, Stats};
 
 /// Time between two colocation cycles: a scan of all counters takes a thousandth of it.
 const CYCLE_EVERY: Duration = Duration::from_secs(5);
@@ -54,8 +54,8 @@ impl RestHeap {
     }
 }
 
-fn place_of(at: RestPlace) -> Place {
-    Place::from_number(at.0)
+fn place_of(at: RestPlace) -> RecordLocation {
+    RecordLocation::from_number(at.0)
 }
 
 impl RestStore for RestHeap {

@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use tracing::warn;
 use whimbrel_shm::Area;
 
-use super::records::Run;
+use super::records::ProcessRun;
 use crate::function::{AreaName, Function, PoolKind};
 
 impl PoolKind {
@@ -50,7 +50,7 @@ impl PoolKind {
 
 /// The area of a process.
 struct OwnedArea {
-    run: Run,
+    run: ProcessRun,
     function: Function,
     area: Area,
     /// Its owner has mapped it, and it is sealed.
@@ -59,14 +59,14 @@ struct OwnedArea {
 
 /// The areas of the processes that run.
 #[derive(Default)]
-pub(super) struct Areas(BTreeMap<AreaName, OwnedArea>);
+pub(super) struct ProcessAreas(BTreeMap<AreaName, OwnedArea>);
 
 /// An area for a function, as descriptors with their names.
-pub(super) type Given = Vec<(String, OwnedFd)>;
+pub(super) type FunctionArea = Vec<(String, OwnedFd)>;
 
-impl Areas {
+impl ProcessAreas {
     /// Creates those of a process that has just been started. One that gets none is reached over sockets.
-    pub(super) fn create(&mut self, unit: u64, function: Function, run: Run, number: usize) {
+    pub(super) fn create(&mut self, unit: u64, function: Function, run: ProcessRun, number: usize) {
         for pool in PoolKind::of(function) {
             match Area::create(pool.id(unit)) {
                 Ok(area) => {
@@ -85,7 +85,7 @@ impl Areas {
     pub(super) fn mapped(
         &mut self,
         name: AreaName,
-        (function, run, number): (Function, Run, Option<usize>),
+        (function, run, number): (Function, ProcessRun, Option<usize>),
         area: Area,
     ) -> io::Result<bool> {
         if Some(name.number) != number || !PoolKind::of(function).contains(&name.pool) {
@@ -106,7 +106,7 @@ impl Areas {
 
     /// Areas that a newly connected process gets: its own that it has not mapped yet, then those of the
     /// functions that it is linked with.
-    pub(super) fn for_process(&self, function: Function, run: Run) -> Given {
+    pub(super) fn for_process(&self, function: Function, run: ProcessRun) -> FunctionArea {
         let is_for_it = |name: &AreaName, owned: &OwnedArea| match owned.run == run {
             true => !owned.is_sealed,
             false => owned.is_sealed && name.pool.links(owned.function, function),
@@ -125,18 +125,18 @@ impl Areas {
     }
 
     /// An area, for a function that is linked with its owner.
-    pub(super) fn for_linked(&self, name: AreaName, other: Function) -> Option<Given> {
+    pub(super) fn for_linked(&self, name: AreaName, other: Function) -> Option<FunctionArea> {
         let owned = self.0.get(&name).filter(|owned| owned.is_sealed && owned.function != other)?;
         if name.pool.links(owned.function, other) { given(name, &owned.area).ok() } else { None }
     }
 
     /// A process has ended: no function gets its areas any more.
-    pub(super) fn ended(&mut self, run: Run) {
+    pub(super) fn ended(&mut self, run: ProcessRun) {
         self.0.retain(|_, owned| owned.run != run);
     }
 
     /// A process is another function from now on.
-    pub(super) fn rename(&mut self, run: Run, to: Function) {
+    pub(super) fn rename(&mut self, run: ProcessRun, to: Function) {
         self.0.values_mut().filter(|owned| owned.run == run).for_each(|owned| owned.function = to);
     }
 
@@ -149,7 +149,7 @@ impl Areas {
     }
 }
 
-fn given(name: AreaName, area: &Area) -> io::Result<Given> {
+fn given(name: AreaName, area: &Area) -> io::Result<FunctionArea> {
     let Area { memory, bell } = area.try_clone()?;
     Ok(name.descriptors().into_iter().zip([memory, bell]).collect())
 }
@@ -159,24 +159,27 @@ mod tests {
     use super::*;
     use crate::function::take_areas;
 
-    const CTA: (Function, Run, Option<usize>) = (Function::Cta(1), Run { pid: 1, started: 1 }, Some(0));
-    const CPF: (Function, Run, Option<usize>) = (Function::Cpf(1), Run { pid: 2, started: 1 }, Some(1));
-    const UPF: (Function, Run, Option<usize>) = (Function::Upf, Run { pid: 3, started: 1 }, Some(2));
+    const CTA: (Function, ProcessRun, Option<usize>) =
+        (Function::Cta(1), ProcessRun { pid: 1, started: 1 }, Some(0));
+    const CPF: (Function, ProcessRun, Option<usize>) =
+        (Function::Cpf(1), ProcessRun { pid: 2, started: 1 }, Some(1));
+    const UPF: (Function, ProcessRun, Option<usize>) =
+        (Function::Upf, ProcessRun { pid: 3, started: 1 }, Some(2));
 
-    fn areas() -> Areas {
-        let mut areas = Areas::default();
+    fn areas() -> ProcessAreas {
+        let mut areas = ProcessAreas::default();
         for (function, run, number) in [CTA, CPF, UPF] {
             areas.create(7, function, run, number.unwrap());
         }
         areas
     }
 
-    fn names(given: &Given) -> Vec<&str> {
+    fn names(given: &FunctionArea) -> Vec<&str> {
         given.iter().map(|(name, _)| name.as_str()).filter(|name| name.starts_with("area/")).collect()
     }
 
     /// A process maps all its areas, and gives them back.
-    fn map(areas: &mut Areas, of: (Function, Run, Option<usize>)) {
+    fn map(areas: &mut ProcessAreas, of: (Function, ProcessRun, Option<usize>)) {
         let mut own = areas.for_process(of.0, of.1);
         let own = take_areas(&mut own);
         for (name, area) in own.into_iter().filter(|(name, _)| Some(name.number) == of.2) {
@@ -214,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_process_gives_no_area_of_another_and_a_new_manager_seals_what_it_gets_back() {
-        let mut areas = Areas::default();
+        let mut areas = ProcessAreas::default();
         let area = || Area::create(7).unwrap();
         let control = AreaName { pool: PoolKind::Control, number: 0 };
         assert!(areas.mapped(control, CPF, area()).is_err(), "the CTA has this number");

@@ -31,7 +31,7 @@ const LOOKED_EVERY: Duration = Duration::from_millis(500);
 
 /// What the manager has written for the next one, if it dies.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct CanaryRecord {
     status: Option<CanaryStatus>,
     /// What became of the last one.
     last: Option<String>,
@@ -39,7 +39,7 @@ struct Kept {
 
 /// What the primary CTA shows.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct Seen {
+pub(super) struct CtaObservation {
     cpfs: Vec<SeenCpf>,
     versions: Vec<VersionView>,
 }
@@ -51,7 +51,7 @@ struct SeenCpf {
     primary_of: Option<u64>,
 }
 
-impl Seen {
+impl CtaObservation {
     fn of<'a>(&'a self, code: &'a str) -> impl Iterator<Item = &'a SeenCpf> + 'a {
         self.cpfs.iter().filter(move |cpf| cpf.code == code)
     }
@@ -67,7 +67,7 @@ impl Seen {
 }
 
 /// The thread that looks; it ends with this.
-struct Look(Arc<Mutex<Option<(Instant, Seen)>>>);
+struct Look(Arc<Mutex<Option<(Instant, CtaObservation)>>>);
 
 impl Look {
     fn start(manager: &Manager) -> Self {
@@ -78,7 +78,7 @@ impl Look {
         let look = move || {
             while let Some(to) = looks.upgrade() {
                 let began = Instant::now();
-                if let Ok(seen) = client.get::<Seen>("/api/v1/cluster") {
+                if let Ok(seen) = client.get::<CtaObservation>("/api/v1/cluster") {
                     *to.lock().unwrap_or_else(PoisonError::into_inner) = Some((began, seen));
                 }
                 drop(to);
@@ -92,7 +92,7 @@ impl Look {
     }
 
     /// What was seen since a time.
-    fn since(&self, at: Instant) -> Option<Seen> {
+    fn since(&self, at: Instant) -> Option<CtaObservation> {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.as_ref().filter(|(began, _)| *began >= at).map(|(_, seen)| seen.clone())
     }
@@ -172,7 +172,7 @@ impl Canary {
     /// What the manager before has left of one.
     pub(super) fn resume(manager: &Manager) -> (Option<Self>, Option<String>) {
         let octets = std::fs::read(manager.canary_file()).unwrap_or_default();
-        let Ok(Kept { status, last }) = serde_json::from_slice(&octets) else { return (None, None) };
+        let Ok(CanaryRecord { status, last }) = serde_json::from_slice(&octets) else { return (None, None) };
         let canary = status.map(|mut status| {
             if status.phase == Phase::IsPromoted {
                 // The upgrade ended with its manager: the operator promotes it once more, or rolls it back.
@@ -359,7 +359,7 @@ impl Canary {
     }
 
     /// Why it is to be rolled back, if it is.
-    fn verdict(&self, manager: &Manager, seen: Option<&Seen>) -> Option<String> {
+    fn verdict(&self, manager: &Manager, seen: Option<&CtaObservation>) -> Option<String> {
         let bounds = manager.config().unit.canary;
         let ended = manager.canary_ends();
         let none = Vec::new();
@@ -397,7 +397,7 @@ fn now() -> String {
 }
 
 fn keep(manager: &Manager, status: Option<&CanaryStatus>) {
-    let kept = Kept { status: status.cloned(), last: manager.canary_outcome() };
+    let kept = CanaryRecord { status: status.cloned(), last: manager.canary_outcome() };
     let octets = serde_json::to_vec(&kept).unwrap_or_default();
     if let Err(e) = directory::replace(&manager.canary_file(), &octets) {
         error!("the canary cannot be written down, so the next manager does not know it: {e}");
@@ -482,7 +482,7 @@ mod tests {
         };
         let cpfs =
             vec![cpf("a", "serving", Some(5)), cpf("b", "serving", Some(3)), cpf("b", "waiting", None)];
-        let seen = Seen { cpfs, versions: vec![] };
+        let seen = CtaObservation { cpfs, versions: vec![] };
         assert_eq!(
             (seen.serving("b"), seen.ues("b"), seen.ues("c")),
             (1, 4, 0),

@@ -26,16 +26,16 @@ use self::functions::{FunctionRecord, ManagedFunction, adopt, free_area, missing
 use super::canary::Canary;
 use super::process::Process;
 use super::program::{Program, ProgramRules};
-use super::records::{Records, Run};
-use super::restarts::Verdict;
-use super::service::{Order, Service};
+use super::records::{ProcessRun, Records};
+use super::restarts::RestartVerdict;
+use super::service::{ManagerOrder, Service};
 use super::upf_watch::UpfWatch;
 use super::upgrade::Upgrade;
 use crate::client::Client;
 use crate::config::{Config, MemoryOptions};
 use crate::entropy::SystemEntropy;
 use crate::function::directory::{self, ManagerLock, UnitDirectory};
-use crate::function::messages::{CanaryOrder, FunctionStatus, Status};
+use crate::function::messages::{CanaryOrder, FunctionStatus, UnitStatus};
 use crate::function::{AREA, Function, FunctionOptions, descriptors};
 use crate::local_socket;
 use crate::observation::Metric;
@@ -67,7 +67,7 @@ pub(super) struct Manager {
     rules: ProgramRules,
     functions: BTreeMap<Function, ManagedFunction>,
     pub(super) service: Service,
-    orders: Receiver<Order>,
+    orders: Receiver<ManagerOrder>,
     wake: Arc<OwnedFd>,
     /// The upgrade under way.
     upgrade: Option<Upgrade>,
@@ -118,9 +118,10 @@ impl Manager {
             service.admit_adopted(*function, member.area, run);
             info!(%function, process = run.pid, "a function that runs is adopted");
         }
-        let gone: Vec<Run> = service.records(|records| {
-            let runs =
-                |run: &Run| functions.values().any(|m| m.process.as_ref().is_some_and(|p| p.run == *run));
+        let gone: Vec<ProcessRun> = service.records(|records| {
+            let runs = |run: &ProcessRun| {
+                functions.values().any(|m| m.process.as_ref().is_some_and(|p| p.run == *run))
+            };
             records.holders().filter(|run| !runs(run)).collect()
         });
         gone.into_iter().for_each(|run| service.ended(run));
@@ -155,7 +156,7 @@ impl Manager {
             manager.add_canary_cpfs(lacking, &program);
         }
         // The first CTA serves first: gNBs are configured with its endpoint.
-        let alone = manager.service.records(Records::home).is_none();
+        let alone = manager.service.records(Records::serving_ctas).is_none();
         if let Some(second) =
             manager.functions.get_mut(&Function::Cta(2)).filter(|m| alone && m.due.is_some())
         {
@@ -259,7 +260,7 @@ impl Manager {
 
     /// Whether there is a CTA replica.
     pub(super) fn is_complete(&self) -> bool {
-        self.service.records(Records::home).is_some_and(|home| home.cta_replica.is_some())
+        self.service.records(Records::serving_ctas).is_some_and(|home| home.cta_replica.is_some())
     }
 
     /// The configuration of the unit.
@@ -339,7 +340,8 @@ impl Manager {
     /// The second CTA starts when the first one serves.
     fn start_second_cta(&mut self) {
         let Some(second) = self.functions.get_mut(&Function::Cta(2)) else { return };
-        if second.ended == 0 && second.due.is_some() && self.service.records(Records::home).is_some() {
+        if second.ended == 0 && second.due.is_some() && self.service.records(Records::serving_ctas).is_some()
+        {
             second.due = Some(Instant::now());
         }
     }
@@ -450,8 +452,8 @@ impl Manager {
         let Some(member) = self.functions.get_mut(&function) else { return };
         member.ended += 1;
         match member.restarts.ended(lived) {
-            Verdict::StartAfter(pause) => member.due = Some(Instant::now() + pause),
-            Verdict::GiveUp => error!(
+            RestartVerdict::StartAfter(pause) => member.due = Some(Instant::now() + pause),
+            RestartVerdict::GiveUp => error!(
                 %function,
                 "a function ends each time soon after its start and is not started any more; the lines of its own log above say why: mend \
                  that, then start the unit again"
@@ -534,7 +536,7 @@ impl Manager {
 
     /// SIGHUP: the primary CTA reloads the configuration, and passes it to the CPFs.
     fn reload(&self) {
-        let primary = self.service.records(Records::home).map(|home| Function::Cta(home.primary.cta));
+        let primary = self.service.records(Records::serving_ctas).map(|home| Function::Cta(home.primary.cta));
         let process = primary.and_then(|function| self.functions.get(&function)?.process.as_ref());
         match process {
             Some(process) => process.signal(Signal::HUP),
@@ -563,7 +565,7 @@ impl Manager {
         if self.complete || self.upgrade.is_some() {
             return;
         }
-        let (home, cpfs) = self.service.records(|records| (records.home(), records.cpfs()));
+        let (home, cpfs) = self.service.records(|records| (records.serving_ctas(), records.cpf_count()));
         let Some(home) = home else { return };
         let upf_has_replica = self.service.beats_of(Function::UpfReplica) > 0;
         let all = upf_has_replica && self.functions.values().all(|m| m.process.is_some());
@@ -578,28 +580,32 @@ impl Manager {
         }
     }
 
-    fn order(&mut self, order: Order) {
+    fn order(&mut self, order: ManagerOrder) {
         match order {
-            Order::Status(answer) => {
+            ManagerOrder::Status(answer) => {
                 // A connection that has ended needs no answer.
                 let _ = answer.send(self.status());
             }
-            Order::Upgrade(_, lines) | Order::RestartControl(lines) if self.upgrade.is_some() => {
+            ManagerOrder::Upgrade(_, lines) | ManagerOrder::RestartControl(lines)
+                if self.upgrade.is_some() =>
+            {
                 let _ = lines.send("an upgrade is under way already".into());
             }
-            Order::Upgrade(_, lines) | Order::RestartControl(lines) if self.canary.is_some() => {
+            ManagerOrder::Upgrade(_, lines) | ManagerOrder::RestartControl(lines)
+                if self.canary.is_some() =>
+            {
                 let _ = lines.send(
                     "failed: a canary is under way: promote it or roll it back first (`whimbrel canary`)"
                         .into(),
                 );
             }
-            Order::Upgrade(program, lines) => {
+            ManagerOrder::Upgrade(program, lines) => {
                 if let Some(program) = self.open_program(&program, &lines) {
                     self.upgrade = Upgrade::begin(self, program, lines);
                 }
             }
-            Order::RestartControl(lines) => self.upgrade = Upgrade::of_control(self, lines),
-            Order::Canary(order, lines) => self.canary_order(order, lines),
+            ManagerOrder::RestartControl(lines) => self.upgrade = Upgrade::of_control(self, lines),
+            ManagerOrder::Canary(order, lines) => self.canary_order(order, lines),
         }
     }
 
@@ -642,8 +648,8 @@ impl Manager {
         }
     }
 
-    fn status(&self) -> Status {
-        let home = self.service.records(Records::home);
+    fn status(&self) -> UnitStatus {
+        let home = self.service.records(Records::serving_ctas);
         let (descriptors, refused) = self.service.kept();
         let functions = self.functions.iter().map(|(function, m)| {
             let state = match (&m.process, function) {
@@ -671,7 +677,7 @@ impl Manager {
                 up_s: m.process.as_ref().map_or(0, |_| m.since.elapsed().as_secs()),
             }
         });
-        Status {
+        UnitStatus {
             manager: std::process::id() as i32,
             functions: functions.collect(),
             descriptors,
@@ -746,7 +752,7 @@ impl Manager {
     /// Ends the functions in order: the CTA replica, the primary, which releases gNBs and UPFs, the CPFs, which have no UE to hand
     /// over then, and the UPF. A second signal ends them at once.
     fn stop(&mut self, signals: &mut UnixStream) {
-        let primary = self.service.records(Records::home).map(|home| Function::Cta(home.primary.cta));
+        let primary = self.service.records(Records::serving_ctas).map(|home| Function::Cta(home.primary.cta));
         let is_primary = |function: &Function| Some(*function) == primary;
         let mut ctas: Vec<Function> =
             self.functions.keys().copied().filter(|function| matches!(function, Function::Cta(_))).collect();

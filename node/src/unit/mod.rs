@@ -26,8 +26,8 @@ use self::manager::Manager;
 use crate::config::Config;
 use crate::function::UnitDirectory;
 use crate::function::channel::{self, Lines};
-pub use crate::function::messages::{CanaryOrder, CanaryStatus, FunctionStatus, Phase, Share, Status};
-use crate::function::messages::{Question, Subject};
+pub use crate::function::messages::{CanaryOrder, CanaryStatus, FunctionStatus, Phase, Share, UnitStatus};
+use crate::function::messages::{ManagerRequest, RequestSubject};
 use crate::logging;
 use crate::sbfd::ReflectorThread;
 use crate::signals::termination_signals;
@@ -59,8 +59,8 @@ pub fn manage(config: Config, file: Option<PathBuf>) -> Result<(), String> {
 }
 
 /// Asks the manager of the unit that runs with this directory for its functions. Errors: one sentence.
-pub fn status(directory: &Path) -> Result<Status, String> {
-    let stream = ask(directory, Subject::Status {}, ANSWERED_WITHIN)?;
+pub fn status(directory: &Path) -> Result<UnitStatus, String> {
+    let stream = ask(directory, RequestSubject::Status {}, ANSWERED_WITHIN)?;
     let silent = || "the manager of the unit does not answer".to_string();
     let line = Lines::of(&stream).next_line().ok().flatten().ok_or_else(silent)?;
     serde_json::from_slice(&line).map_err(|e| format!("the manager answers something else: {e}"))
@@ -80,7 +80,7 @@ pub fn canary(
         other => other,
     };
     let promotes = matches!(order, CanaryOrder::Promote {});
-    let last = lines_of(ask(directory, Subject::Canary(order), STEP_WITHIN)?, say)?;
+    let last = lines_of(ask(directory, RequestSubject::Canary(order), STEP_WITHIN)?, say)?;
     if !last.starts_with("done") {
         return Err("the order was not carried out".into());
     }
@@ -97,7 +97,7 @@ pub fn upgrade(
         Some(program) => program.canonicalize().map_err(|e| format!("{}: {e}", program.display()))?,
         None => std::env::current_exe().map_err(|e| format!("this program cannot be found: {e}"))?,
     };
-    let last = lines_of(ask(directory, Subject::Upgrade { program }, STEP_WITHIN)?, say)?;
+    let last = lines_of(ask(directory, RequestSubject::Upgrade { program }, STEP_WITHIN)?, say)?;
     if !last.starts_with("done") {
         return Err("the upgrade did not come to its end".into());
     }
@@ -106,7 +106,7 @@ pub fn upgrade(
 
 /// Has the control functions restarted one after the other, while the UPF goes on. `say` gets each line of the manager. Errors: one sentence.
 pub fn restart_control(directory: &Path, say: impl FnMut(&str) -> Result<(), String>) -> Result<(), String> {
-    let last = lines_of(ask(directory, Subject::RestartControl {}, STEP_WITHIN)?, say)?;
+    let last = lines_of(ask(directory, RequestSubject::RestartControl {}, STEP_WITHIN)?, say)?;
     if !last.starts_with("done") {
         return Err("the restart did not come to its end".into());
     }
@@ -136,9 +136,9 @@ fn renewed(directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn ask(directory: &Path, subject: Subject, within: Duration) -> Result<UnixStream, String> {
+fn ask(directory: &Path, subject: RequestSubject, within: Duration) -> Result<UnixStream, String> {
     let directory = UnitDirectory::of(directory);
-    let question = Question { token: directory.token()?, subject };
+    let question = ManagerRequest { token: directory.token()?, subject };
     let cannot = |e: std::io::Error| {
         format!(
             "no manager answers at {}: {e}; start it with `whimbrel run --unit`",

@@ -13,7 +13,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, test_kill_process, waitid,
 };
 
-use super::records::Run;
+use super::records::ProcessRun;
 
 /// The start of a process that /proc did not list from its beginning. A later manager takes such a process over
 /// while /proc does not list it, or lists it as a function.
@@ -21,7 +21,7 @@ const UNKNOWN_START: u64 = 0;
 
 /// A running process.
 pub(super) struct Process {
-    pub(super) run: Run,
+    pub(super) run: ProcessRun,
     pidfd: OwnedFd,
     /// `None`: an earlier manager has started it.
     child: Option<Child>,
@@ -44,7 +44,7 @@ impl Process {
     }
 
     /// Takes over a process that an earlier manager has started; `None` if it has ended: another process may have its number.
-    pub(super) fn adopt(run: Run) -> Option<Self> {
+    pub(super) fn adopt(run: ProcessRun) -> Option<Self> {
         let pid = Pid::from_raw(run.pid)?;
         let pidfd = open(pid).ok()?;
         // After the pidfd was opened, so that it is of this process.
@@ -118,13 +118,13 @@ fn is_function(pid: i32, pidfd: &OwnedFd) -> bool {
 }
 
 /// A child that has just been started. It may have closed its memory by now, so that /proc does not list it.
-fn run_of(pid: i32) -> io::Result<(Run, OwnedFd)> {
+fn run_of(pid: i32) -> io::Result<(ProcessRun, OwnedFd)> {
     let pidfd = open(Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?)?;
     let started = match started(pid) {
         Err(e) if e.kind() == io::ErrorKind::NotFound && is_hidden(pid, &pidfd) => UNKNOWN_START,
         read => read?,
     };
-    Ok((Run { pid, started }, pidfd))
+    Ok((ProcessRun { pid, started }, pidfd))
 }
 
 /// When a process started, in ticks since the boot: field 22 of its `stat` (proc(5)), counted behind the name, which may hold anything. A
@@ -154,7 +154,7 @@ mod tests {
         let process = Process::start(command).unwrap();
         let adopted = Process::adopt(process.run).unwrap();
         assert!(!ends_within(&adopted, 0));
-        let another = Run { started: process.run.started + 1, ..process.run };
+        let another = ProcessRun { started: process.run.started + 1, ..process.run };
         assert!(Process::adopt(another).is_none(), "another process has its number");
         adopted.signal(Signal::KILL);
         assert!(ends_within(&adopted, 10) && ends_within(&process, 10));
@@ -174,7 +174,7 @@ mod tests {
             let mut command = Command::new("/bin/sh");
             command.args(["-c", "sleep 60; exit"]).args(arguments);
             let process = Process::start(command).unwrap();
-            let adopted = Process::adopt(Run { started: UNKNOWN_START, ..process.run });
+            let adopted = Process::adopt(ProcessRun { started: UNKNOWN_START, ..process.run });
             assert_eq!(adopted.is_some(), is_adopted, "{arguments:?}");
             process.signal(Signal::KILL);
             assert!(ends_within(&process, 10));

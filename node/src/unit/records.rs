@@ -1,16 +1,18 @@
-//! The records by which the functions of a unit agree, in etcd's place: which CTA serves, and which CPFs there are. A lease is that of a
-//! process: its records are deleted when the process has ended, which the manager witnesses.
+//! The manager's substitute for etcd within a unit: which CTA is primary, and which CPFs exist. A lease
+//! belongs to a process: its records are deleted when the manager sees that the process has ended.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 use whimbrel_resilience::detector::Incarnation;
-use whimbrel_resilience::membership::{Answer, Answered, CtaInstance, Failure, Home, Kv, Request, Watched};
+use whimbrel_resilience::membership::{
+    CtaHome, CtaInstance, EtcdAnswer, EtcdFailure, EtcdReply, EtcdRequest, Kv, WatchedChange,
+};
 
 use crate::function::{CLUSTER, HOME};
 
 /// Changes that are kept for watches that begin a little in the past.
-const CHANGES_KEPT: usize = 256;
+const MAX_CHANGES: usize = 256;
 /// Records, and octets of one: a unit has some ten, of some hundred octets each.
 const RECORDS_MAX: usize = 1024;
 const VALUE_OCTETS_MAX: usize = 4096;
@@ -18,12 +20,13 @@ const VALUE_OCTETS_MAX: usize = 4096;
 const KEY_OCTETS_MAX: usize = 512;
 /// Leases of one process: it uses one, and a second one for a moment if it has lost the first.
 const LEASES_MAX: usize = 16;
-/// A lease that is never renewed would end after this long at etcd; here it ends with its process.
-const LEASE_S_MIN: u32 = 60;
+/// TTL that is granted at least. A lease that is never renewed would end after it at etcd; here it ends with
+/// its process.
+const MIN_LEASE_TTL_S: u32 = 60;
 
-/// One run of a process: numbers of processes are used again.
+/// One run of a process: PIDs are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) struct Run {
+pub(super) struct ProcessRun {
     pub(super) pid: i32,
     /// When it started, in ticks since the boot (proc(5)).
     pub(super) started: u64,
@@ -32,17 +35,17 @@ pub(super) struct Run {
 /// The records of the functions.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Records {
-    /// Drawn at random for a unit, so that a process of an earlier unit notices.
+    /// A random number per unit, by which a process that outlived an earlier unit notices the change.
     unit: u64,
     revision: u64,
-    leases: BTreeMap<i64, Run>,
+    leases: BTreeMap<i64, ProcessRun>,
     records: BTreeMap<String, Kv>,
     #[serde(skip)]
-    changes: VecDeque<Watched>,
+    changes: VecDeque<WatchedChange>,
 }
 
 impl Records {
-    /// A manager's records before any function.
+    /// Empty records of a new manager.
     pub(super) fn new(unit: u64) -> Self {
         // Zero is no revision and no unit at etcd.
         Self {
@@ -55,92 +58,100 @@ impl Records {
     }
 
     /// The number of this unit.
-    pub(super) fn unit(&self) -> u64 {
+    pub(super) fn unit_id(&self) -> u64 {
         self.unit
     }
 
     /// Carries out a request of a process; a watch is not one of these. Returns what has changed.
-    pub(super) fn handle(&mut self, run: Run, request: Request) -> (Result<Answered, Failure>, Vec<Watched>) {
+    pub(super) fn handle(
+        &mut self,
+        run: ProcessRun,
+        request: EtcdRequest,
+    ) -> (Result<EtcdReply, EtcdFailure>, Vec<WatchedChange>) {
         let mut changes = Vec::new();
         let answer = match request {
-            Request::Grant { .. } if !self.has_room_for_lease(run) => {
-                Err(Failure::Unreachable("the manager has no room for one more lease of this process".into()))
-            }
-            Request::Grant { ttl_s } => {
+            EtcdRequest::Grant { .. } if !self.make_room_for_lease(run) => Err(EtcdFailure::Unreachable(
+                format!("this process holds {LEASES_MAX} leases, which is the limit"),
+            )),
+            EtcdRequest::Grant { ttl_s } => {
                 self.revision += 1;
                 let lease = i64::try_from(self.revision).unwrap_or(i64::MAX);
                 self.leases.insert(lease, run);
-                Ok(Answer::Granted { lease, ttl_s: ttl_s.max(LEASE_S_MIN) })
+                Ok(EtcdAnswer::Granted { lease, ttl_s: ttl_s.max(MIN_LEASE_TTL_S) })
             }
-            Request::KeepAlive { lease } => {
+            EtcdRequest::KeepAlive { lease } => {
                 let lives = self.leases.get(&lease) == Some(&run);
-                Ok(Answer::KeptAlive { ttl_s: if lives { LEASE_S_MIN } else { 0 } })
+                Ok(EtcdAnswer::KeptAlive { ttl_s: if lives { MIN_LEASE_TTL_S } else { 0 } })
             }
-            Request::Revoke { lease } => {
+            EtcdRequest::Revoke { lease } => {
                 if self.leases.get(&lease) == Some(&run) {
                     changes = self.revoke(lease);
                 }
-                Ok(Answer::Revoked)
+                Ok(EtcdAnswer::Revoked)
             }
-            Request::Swap { lease, .. } if lease != 0 && self.leases.get(&lease) != Some(&run) => {
-                Err(Failure::NoLease)
+            EtcdRequest::Swap { lease, .. } if lease != 0 && self.leases.get(&lease) != Some(&run) => {
+                Err(EtcdFailure::NoLease)
             }
-            Request::Swap { key, value, .. }
+            EtcdRequest::Swap { key, value, .. }
                 if value.len() > VALUE_OCTETS_MAX
                     || key.len() > KEY_OCTETS_MAX
                     || self.records.len() >= RECORDS_MAX && !self.records.contains_key(&key) =>
             {
-                Err(Failure::Unreachable("the manager has no room for this record".into()))
+                Err(EtcdFailure::Unreachable(format!(
+                    "the record is too large, or the manager stores {RECORDS_MAX} records already"
+                )))
             }
-            Request::Swap { key, expected, value, lease } => {
+            EtcdRequest::Swap { key, expected, value, lease } => {
                 let present = self.records.get(&key);
                 if present.map_or(0, |kv| kv.mod_revision) == expected {
                     self.revision += 1;
                     let kv = Kv { key: key.clone(), value, mod_revision: self.revision, lease };
                     self.records.insert(key, kv.clone());
-                    changes.push(Watched::Put(kv));
-                    Ok(Answer::Swapped)
+                    changes.push(WatchedChange::Put(kv));
+                    Ok(EtcdAnswer::Swapped)
                 } else {
-                    Ok(Answer::Differs(present.cloned()))
+                    Ok(EtcdAnswer::Differs(present.cloned()))
                 }
             }
-            Request::List { prefix } => {
+            EtcdRequest::List { prefix } => {
                 let all = self.records.values().filter(|kv| kv.key.starts_with(&prefix));
-                Ok(Answer::Listed(all.cloned().collect()))
+                Ok(EtcdAnswer::Listed(all.cloned().collect()))
             }
-            Request::Watch { .. } => Err(Failure::Unreachable("a watch has no answer".into())),
+            EtcdRequest::Watch { .. } => Err(EtcdFailure::Unreachable("a watch is not answered here".into())),
         };
-        self.keep(&changes);
-        let answered = answer.map(|answer| Answered { cluster: self.unit, revision: self.revision, answer });
+        self.remember_changes(&changes);
+        let answered = answer.map(|answer| EtcdReply { cluster: self.unit, revision: self.revision, answer });
         (answered, changes)
     }
 
-    /// The manager writes the configuration of the unit, in the operator's place at etcd. Returns what has changed.
-    pub(super) fn configure(&mut self, value: &[u8]) -> Vec<Watched> {
+    /// Writes the unit's configuration, which in a cluster the operator writes to etcd. Returns what has
+    /// changed.
+    pub(super) fn configure(&mut self, value: &[u8]) -> Vec<WatchedChange> {
         self.revision += 1;
         let key = format!("whimbrel/{CLUSTER}/configuration");
         let kv = Kv { key: key.clone(), value: value.to_vec(), mod_revision: self.revision, lease: 0 };
         self.records.insert(key, kv.clone());
-        let changes = vec![Watched::Put(kv)];
-        self.keep(&changes);
+        let changes = vec![WatchedChange::Put(kv)];
+        self.remember_changes(&changes);
         changes
     }
 
-    /// A process has ended. Returns what has changed.
-    pub(super) fn ended(&mut self, run: Run) -> Vec<Watched> {
+    /// Revokes the leases of a process that has ended. Returns what has changed.
+    pub(super) fn end_run(&mut self, run: ProcessRun) -> Vec<WatchedChange> {
         let its: Vec<i64> = self.leases.iter().filter(|(_, of)| **of == run).map(|(l, _)| *l).collect();
-        let changes: Vec<Watched> = its.into_iter().flat_map(|lease| self.revoke(lease)).collect();
-        self.keep(&changes);
+        let changes: Vec<WatchedChange> = its.into_iter().flat_map(|lease| self.revoke(lease)).collect();
+        self.remember_changes(&changes);
         changes
     }
 
     /// The processes that hold leases.
-    pub(super) fn holders(&self) -> impl Iterator<Item = Run> + '_ {
+    pub(super) fn holders(&self) -> impl Iterator<Item = ProcessRun> + '_ {
         self.leases.values().copied()
     }
 
-    /// Makes room for a lease of a process. A lease without records gives way: its process has not got the answer that named it.
-    fn has_room_for_lease(&mut self, run: Run) -> bool {
+    /// Makes room for a lease of a process. If the process is at its limit, a lease without records is
+    /// dropped: its process never received the grant.
+    fn make_room_for_lease(&mut self, run: ProcessRun) -> bool {
         let its: Vec<i64> = self.leases.iter().filter(|(_, of)| **of == run).map(|(l, _)| *l).collect();
         if its.len() < LEASES_MAX {
             return true;
@@ -149,25 +160,25 @@ impl Records {
         unused.is_some_and(|lease| self.leases.remove(&lease).is_some())
     }
 
-    fn revoke(&mut self, lease: i64) -> Vec<Watched> {
+    fn revoke(&mut self, lease: i64) -> Vec<WatchedChange> {
         self.leases.remove(&lease);
         self.revision += 1;
         let revision = self.revision;
         let its = self.records.values().filter(|kv| kv.lease == lease);
         let gone: Vec<String> = its.map(|kv| kv.key.clone()).collect();
         self.records.retain(|_, kv| kv.lease != lease);
-        gone.into_iter().map(|key| Watched::Deleted { key, revision }).collect()
+        gone.into_iter().map(|key| WatchedChange::Deleted { key, revision }).collect()
     }
 
-    fn keep(&mut self, changes: &[Watched]) {
+    fn remember_changes(&mut self, changes: &[WatchedChange]) {
         self.changes.extend(changes.iter().cloned());
-        while self.changes.len() > CHANGES_KEPT {
+        while self.changes.len() > MAX_CHANGES {
             self.changes.pop_front();
         }
     }
 
     /// The changes of keys with this prefix from a revision on; `None` if not all of them are known any more.
-    pub(super) fn since(&self, prefix: &str, from: u64) -> Option<Vec<Watched>> {
+    pub(super) fn changes_since(&self, prefix: &str, from: u64) -> Option<Vec<WatchedChange>> {
         let known_from = self.changes.front().map_or(self.revision + 1, revision_of);
         if from < known_from && from <= self.revision {
             return None;
@@ -176,13 +187,13 @@ impl Records {
         Some(later.filter(|change| key_of(change).starts_with(prefix)).cloned().collect())
     }
 
-    /// Which CTA serves, and its replica.
-    pub(super) fn home(&self) -> Option<Home> {
+    /// The primary CTA, and its replica.
+    pub(super) fn serving_ctas(&self) -> Option<CtaHome> {
         let record = self.records.get(&format!("whimbrel/{CLUSTER}/home/{HOME}"))?;
         serde_json::from_slice(&record.value).ok()
     }
 
-    /// A CTA that is listed, in the life in which it is.
+    /// A listed CTA, with its current incarnation.
     pub(super) fn cta(&self, number: u16) -> Option<CtaInstance> {
         #[derive(Deserialize)]
         struct Life {
@@ -197,24 +208,24 @@ impl Records {
     }
 
     /// The number of CPFs that are listed.
-    pub(super) fn cpfs(&self) -> usize {
+    pub(super) fn cpf_count(&self) -> usize {
         let of_cpf = format!("whimbrel/{CLUSTER}/member/cpf-");
         self.records.keys().filter(|key| key.starts_with(&of_cpf)).count()
     }
 }
 
-fn revision_of(change: &Watched) -> u64 {
+fn revision_of(change: &WatchedChange) -> u64 {
     match change {
-        Watched::Put(kv) => kv.mod_revision,
-        Watched::Deleted { revision, .. } => *revision,
+        WatchedChange::Put(kv) => kv.mod_revision,
+        WatchedChange::Deleted { revision, .. } => *revision,
     }
 }
 
 /// The key that has changed.
-pub(super) fn key_of(change: &Watched) -> &str {
+pub(super) fn key_of(change: &WatchedChange) -> &str {
     match change {
-        Watched::Put(kv) => &kv.key,
-        Watched::Deleted { key, .. } => key,
+        WatchedChange::Put(kv) => &kv.key,
+        WatchedChange::Deleted { key, .. } => key,
     }
 }
 
@@ -222,37 +233,37 @@ pub(super) fn key_of(change: &Watched) -> &str {
 mod tests {
     use super::*;
 
-    const ONE: Run = Run { pid: 10, started: 1 };
-    const TWO: Run = Run { pid: 10, started: 2 };
+    const ONE: ProcessRun = ProcessRun { pid: 10, started: 1 };
+    const TWO: ProcessRun = ProcessRun { pid: 10, started: 2 };
 
-    fn lease_of(records: &mut Records, run: Run) -> i64 {
-        match records.handle(run, Request::Grant { ttl_s: 5 }).0.unwrap().answer {
-            Answer::Granted { lease, .. } => lease,
+    fn lease_of(records: &mut Records, run: ProcessRun) -> i64 {
+        match records.handle(run, EtcdRequest::Grant { ttl_s: 5 }).0.unwrap().answer {
+            EtcdAnswer::Granted { lease, .. } => lease,
             other => panic!("{other:?}"),
         }
     }
 
     fn swap(
         records: &mut Records,
-        run: Run,
+        run: ProcessRun,
         key: &str,
         expected: u64,
         lease: i64,
-    ) -> Result<Answered, Failure> {
-        records.handle(run, Request::Swap { key: key.into(), expected, value: vec![1], lease }).0
+    ) -> Result<EtcdReply, EtcdFailure> {
+        records.handle(run, EtcdRequest::Swap { key: key.into(), expected, value: vec![1], lease }).0
     }
 
     #[test]
     fn of_two_that_write_one_record_one_succeeds_and_the_other_learns_what_is_there() {
         let mut records = Records::new(7);
         let first = swap(&mut records, ONE, "a/x", 0, 0).unwrap();
-        assert_eq!((first.cluster, first.answer), (7, Answer::Swapped));
-        let Answer::Differs(Some(there)) = swap(&mut records, TWO, "a/x", 0, 0).unwrap().answer else {
+        assert_eq!((first.cluster, first.answer), (7, EtcdAnswer::Swapped));
+        let EtcdAnswer::Differs(Some(there)) = swap(&mut records, TWO, "a/x", 0, 0).unwrap().answer else {
             panic!("it was written twice")
         };
         assert_eq!(there.mod_revision, first.revision);
         let second = swap(&mut records, TWO, "a/x", there.mod_revision, 0).unwrap();
-        assert_eq!((second.answer, second.revision > first.revision), (Answer::Swapped, true));
+        assert_eq!((second.answer, second.revision > first.revision), (EtcdAnswer::Swapped, true));
     }
 
     #[test]
@@ -262,14 +273,18 @@ mod tests {
         swap(&mut records, ONE, "a/one", 0, first).unwrap();
         swap(&mut records, TWO, "a/two", 0, second).unwrap();
         swap(&mut records, ONE, "a/home", 0, 0).unwrap();
-        assert_eq!(swap(&mut records, TWO, "a/three", 0, first), Err(Failure::NoLease), "another's lease");
-        let changes = records.ended(ONE);
+        assert_eq!(
+            swap(&mut records, TWO, "a/three", 0, first),
+            Err(EtcdFailure::NoLease),
+            "another's lease"
+        );
+        let changes = records.end_run(ONE);
         assert_eq!(changes.iter().map(key_of).collect::<Vec<_>>(), ["a/one"]);
         assert_eq!(records.holders().collect::<Vec<_>>(), [TWO]);
-        let gone = records.handle(ONE, Request::KeepAlive { lease: first }).0.unwrap().answer;
-        assert_eq!(gone, Answer::KeptAlive { ttl_s: 0 });
-        let Answer::Listed(all) =
-            records.handle(TWO, Request::List { prefix: "a/".into() }).0.unwrap().answer
+        let gone = records.handle(ONE, EtcdRequest::KeepAlive { lease: first }).0.unwrap().answer;
+        assert_eq!(gone, EtcdAnswer::KeptAlive { ttl_s: 0 });
+        let EtcdAnswer::Listed(all) =
+            records.handle(TWO, EtcdRequest::List { prefix: "a/".into() }).0.unwrap().answer
         else {
             panic!("no list")
         };
@@ -282,7 +297,9 @@ mod tests {
         let first = swap(&mut records, ONE, "a/x", 0, 0).unwrap().revision;
         swap(&mut records, ONE, "b/x", 0, 0).unwrap();
         let keys = |records: &Records, from| {
-            records.since("a/", from).map(|all| all.iter().map(|c| key_of(c).to_owned()).collect::<Vec<_>>())
+            records
+                .changes_since("a/", from)
+                .map(|all| all.iter().map(|c| key_of(c).to_owned()).collect::<Vec<_>>())
         };
         assert_eq!(keys(&records, first), Some(vec!["a/x".into()]));
         assert_eq!(keys(&records, first + 2), Some(vec![]));
@@ -297,8 +314,12 @@ mod tests {
     #[test]
     fn records_without_room_are_refused() {
         let mut records = Records::new(7);
-        let long =
-            Request::Swap { key: "k".into(), expected: 0, value: vec![0; VALUE_OCTETS_MAX + 1], lease: 0 };
+        let long = EtcdRequest::Swap {
+            key: "k".into(),
+            expected: 0,
+            value: vec![0; VALUE_OCTETS_MAX + 1],
+            lease: 0,
+        };
         assert!(records.handle(ONE, long).0.is_err());
         let key = "k".repeat(KEY_OCTETS_MAX + 1);
         assert!(swap(&mut records, ONE, &key, 0, 0).is_err());
@@ -315,13 +336,13 @@ mod tests {
         swap(&mut records, ONE, "a/one", 0, used).unwrap();
         (0..3 * LEASES_MAX).for_each(|_| _ = lease_of(&mut records, ONE));
         assert_eq!(records.holders().count(), LEASES_MAX);
-        let kept = records.handle(ONE, Request::KeepAlive { lease: used }).0.unwrap().answer;
-        assert_eq!(kept, Answer::KeptAlive { ttl_s: LEASE_S_MIN });
+        let kept = records.handle(ONE, EtcdRequest::KeepAlive { lease: used }).0.unwrap().answer;
+        assert_eq!(kept, EtcdAnswer::KeptAlive { ttl_s: MIN_LEASE_TTL_S });
         for n in 1..LEASES_MAX {
             let lease = lease_of(&mut records, ONE);
             swap(&mut records, ONE, &format!("a/{n}"), 0, lease).unwrap();
         }
-        assert!(records.handle(ONE, Request::Grant { ttl_s: 5 }).0.is_err(), "each has a record");
+        assert!(records.handle(ONE, EtcdRequest::Grant { ttl_s: 5 }).0.is_err(), "each has a record");
         lease_of(&mut records, TWO);
     }
 }

@@ -12,7 +12,7 @@ const LONGEST: Duration = Duration::from_secs(5);
 
 /// What is to be done about a function that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum RestartVerdict {
     /// It is started again after this pause.
     StartAfter(Duration),
     /// It ends at each start, and is not started again.
@@ -27,12 +27,12 @@ pub(super) struct Restarts {
 
 impl Restarts {
     /// The function has ended after it had lived for so long.
-    pub(super) fn ended(&mut self, lived: Duration) -> Verdict {
+    pub(super) fn ended(&mut self, lived: Duration) -> RestartVerdict {
         self.in_a_row = if lived >= STARTED_WELL { 1 } else { self.in_a_row + 1 };
         match self.in_a_row {
-            1 => Verdict::StartAfter(Duration::ZERO),
-            n if n < ENDS_MAX => Verdict::StartAfter((SHORTEST * (1 << (n - 2))).min(LONGEST)),
-            _ => Verdict::GiveUp,
+            1 => RestartVerdict::StartAfter(Duration::ZERO),
+            n if n < ENDS_MAX => RestartVerdict::StartAfter((SHORTEST * (1 << (n - 2))).min(LONGEST)),
+            _ => RestartVerdict::GiveUp,
         }
     }
 }
@@ -44,10 +44,10 @@ mod tests {
     #[test]
     fn a_function_starts_again_at_once_then_after_longer_pauses_and_is_given_up() {
         let mut restarts = Restarts::default();
-        let pauses: Vec<Verdict> = (0..9).map(|_| restarts.ended(Duration::from_millis(20))).collect();
-        let after = |ms| Verdict::StartAfter(Duration::from_millis(ms));
+        let pauses: Vec<RestartVerdict> = (0..9).map(|_| restarts.ended(Duration::from_millis(20))).collect();
+        let after = |ms| RestartVerdict::StartAfter(Duration::from_millis(ms));
         assert_eq!(pauses[..4], [after(0), after(100), after(200), after(400)]);
-        assert_eq!(pauses[7..], [after(5000), Verdict::GiveUp]);
+        assert_eq!(pauses[7..], [after(5000), RestartVerdict::GiveUp]);
     }
 
     #[test]
@@ -56,7 +56,7 @@ mod tests {
         for _ in 0..5 {
             let _ = restarts.ended(Duration::ZERO);
         }
-        assert_eq!(restarts.ended(STARTED_WELL), Verdict::StartAfter(Duration::ZERO));
-        assert_eq!(restarts.ended(Duration::ZERO), Verdict::StartAfter(SHORTEST));
+        assert_eq!(restarts.ended(STARTED_WELL), RestartVerdict::StartAfter(Duration::ZERO));
+        assert_eq!(restarts.ended(Duration::ZERO), RestartVerdict::StartAfter(SHORTEST));
     }
 }

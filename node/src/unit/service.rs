@@ -11,14 +11,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tracing::{info, warn};
-use whimbrel_resilience::membership::{Failure, Request, Watched};
+use whimbrel_resilience::membership::{EtcdFailure, EtcdRequest, WatchedChange};
 
-use super::areas::Areas;
-use super::records::{Records, Run, key_of};
+use super::areas::ProcessAreas;
+use super::records::{ProcessRun, Records, key_of};
 use crate::clock;
 use crate::function::channel::{self, Lines};
 use crate::function::directory::{self, UnitDirectory};
-use crate::function::messages::{CanaryOrder, Descriptors, Hello, Question, Status, Subject};
+use crate::function::messages::{
+    CanaryOrder, Descriptors, Hello, ManagerRequest, RequestSubject, UnitStatus,
+};
 use crate::function::{AreaName, Function, take_areas};
 use crate::log_limiter::LogLimiter;
 
@@ -28,9 +30,9 @@ const CONNECTIONS_MAX: usize = 256;
 const PEER_WITHIN: Duration = Duration::from_secs(2);
 
 /// An order of an operator, for the manager.
-pub(super) enum Order {
+pub(super) enum ManagerOrder {
     /// The functions, for an operator.
-    Status(Sender<Status>),
+    Status(Sender<UnitStatus>),
     /// Replace the functions by this program. Each line goes to the operator.
     Upgrade(PathBuf, Sender<String>),
     /// Restart the control functions. Each line goes to the operator.
@@ -46,7 +48,7 @@ struct Watch {
 }
 
 /// A function that has connected.
-struct Joined {
+struct JoinedFunction {
     stream: UnixStream,
     code: String,
     /// True if the process can use areas of shared memory.
@@ -57,23 +59,23 @@ struct Joined {
 
 /// A process of the unit.
 #[derive(Clone, Copy)]
-struct Admitted {
+struct UnitProcess {
     function: Function,
-    run: Run,
+    run: ProcessRun,
     /// The number of its areas; `None`: it has none.
     area: Option<usize>,
 }
 
-struct State {
+struct ServiceState {
     token: String,
     directory: UnitDirectory,
     records: Records,
     watches: Vec<Watch>,
     /// The processes of the unit.
-    admitted: BTreeMap<i32, Admitted>,
+    admitted: BTreeMap<i32, UnitProcess>,
     /// Through which they reach each other.
-    areas: Areas,
-    joined: BTreeMap<Function, Joined>,
+    areas: ProcessAreas,
+    joined: BTreeMap<Function, JoinedFunction>,
     descriptors: BTreeMap<String, OwnedFd>,
     /// Connections, descriptors and requests that were refused.
     refused: u64,
@@ -83,8 +85,8 @@ struct State {
 /// The socket, with what it serves from.
 #[derive(Clone)]
 pub(super) struct Service {
-    state: Arc<Mutex<State>>,
-    orders: Sender<Order>,
+    state: Arc<Mutex<ServiceState>>,
+    orders: Sender<ManagerOrder>,
     /// Wakes the manager.
     wake: Arc<OwnedFd>,
     connections: Arc<AtomicUsize>,
@@ -95,20 +97,20 @@ impl Service {
     pub(super) fn start(
         directory: &UnitDirectory,
         records: Records,
-        orders: Sender<Order>,
+        orders: Sender<ManagerOrder>,
         wake: Arc<OwnedFd>,
     ) -> Result<Self, String> {
         let socket = directory.socket();
         let _ = std::fs::remove_file(&socket);
         let cannot = |e: io::Error| format!("the manager cannot listen at {}: {e}", socket.display());
         let listener = UnixListener::bind(&socket).map_err(cannot)?;
-        let state = State {
+        let state = ServiceState {
             token: directory.token()?,
             directory: directory.clone(),
             records,
             watches: Vec::new(),
             admitted: BTreeMap::new(),
-            areas: Areas::default(),
+            areas: ProcessAreas::default(),
             joined: BTreeMap::new(),
             descriptors: BTreeMap::new(),
             refused: 0,
@@ -130,7 +132,7 @@ impl Service {
         Ok(service)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ServiceState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -139,36 +141,36 @@ impl Service {
         &self,
         function: Function,
         area: Option<usize>,
-        start: impl FnOnce() -> io::Result<Run>,
-    ) -> io::Result<Run> {
+        start: impl FnOnce() -> io::Result<ProcessRun>,
+    ) -> io::Result<ProcessRun> {
         let mut state = self.state();
         let run = start()?;
-        let unit = state.records.unit();
+        let unit = state.records.unit_id();
         area.iter().for_each(|number| state.areas.create(unit, function, run, *number));
-        state.admitted.insert(run.pid, Admitted { function, run, area });
+        state.admitted.insert(run.pid, UnitProcess { function, run, area });
         Ok(run)
     }
 
     /// Admits a process that an earlier manager has started. It gives its areas back itself.
-    pub(super) fn admit_adopted(&self, function: Function, area: Option<usize>, run: Run) {
-        self.state().admitted.insert(run.pid, Admitted { function, run, area });
+    pub(super) fn admit_adopted(&self, function: Function, area: Option<usize>, run: ProcessRun) {
+        self.state().admitted.insert(run.pid, UnitProcess { function, run, area });
     }
 
     /// A process has ended: its records are deleted, which the other functions learn at once.
-    pub(super) fn ended(&self, run: Run) {
+    pub(super) fn ended(&self, run: ProcessRun) {
         let mut state = self.state();
         state.areas.ended(run);
-        if let Some(Admitted { function, .. }) = state.admitted.remove(&run.pid)
+        if let Some(UnitProcess { function, .. }) = state.admitted.remove(&run.pid)
             && !state.admitted.values().any(|other| other.function == function)
         {
             state.joined.remove(&function);
         }
-        let changes = state.records.ended(run);
+        let changes = state.records.end_run(run);
         state.publish(&changes);
     }
 
     /// A process is another function from now on: the replica of the UPF is the UPF.
-    pub(super) fn rename(&self, run: Run, to: Function) {
+    pub(super) fn rename(&self, run: ProcessRun, to: Function) {
         let mut state = self.state();
         let Some(admitted) = state.admitted.get_mut(&run.pid).filter(|of| of.run == run) else {
             return;
@@ -266,7 +268,7 @@ impl Service {
         let (pid, user) = (peer(stream)?, user_of(stream)?);
         let mut lines = Lines::of(stream);
         let Some(line) = lines.next_line()? else { return Ok(()) };
-        let question: Question = match serde_json::from_slice(&line) {
+        let question: ManagerRequest = match serde_json::from_slice(&line) {
             Ok(question) => question,
             Err(e) => {
                 self.state().refuse("question", &format!("the process {pid} sends no question: {e}"));
@@ -282,31 +284,38 @@ impl Service {
             state.admitted.get(&pid).copied()
         };
         let run = match (question.subject, admitted) {
-            (Subject::Status {}, _) => return self.show(stream),
-            (Subject::Upgrade { .. } | Subject::RestartControl {} | Subject::Canary(_), _)
-                if !may_order(user) =>
-            {
+            (RequestSubject::Status {}, _) => return self.show(stream),
+            (
+                RequestSubject::Upgrade { .. }
+                | RequestSubject::RestartControl {}
+                | RequestSubject::Canary(_),
+                _,
+            ) if !may_order(user) => {
                 let sentence =
                     format!("the process {pid} of user {user} gives an order that only root may give");
                 self.state().refuse("order", &sentence);
                 let answer = "failed: the unit's manager takes this order from root alone (docs/security.md): use sudo";
                 return channel::send(stream, answer.as_bytes(), &[]);
             }
-            (Subject::Upgrade { program }, _) => {
-                return self.follow_order(stream, |lines| Order::Upgrade(program, lines));
+            (RequestSubject::Upgrade { program }, _) => {
+                return self.follow_order(stream, |lines| ManagerOrder::Upgrade(program, lines));
             }
-            (Subject::RestartControl {}, _) => return self.follow_order(stream, Order::RestartControl),
-            (Subject::Canary(order), _) => {
-                return self.follow_order(stream, |lines| Order::Canary(order, lines));
+            (RequestSubject::RestartControl {}, _) => {
+                return self.follow_order(stream, ManagerOrder::RestartControl);
             }
-            (Subject::Request(request), Some(Admitted { run, .. })) => {
+            (RequestSubject::Canary(order), _) => {
+                return self.follow_order(stream, |lines| ManagerOrder::Canary(order, lines));
+            }
+            (RequestSubject::Request(request), Some(UnitProcess { run, .. })) => {
                 return self.answer(stream, run, request);
             }
-            (Subject::Hello(hello), Some(admitted)) if is_called(admitted.function, &hello.function) => {
+            (RequestSubject::Hello(hello), Some(admitted))
+                if is_called(admitted.function, &hello.function) =>
+            {
                 self.hello(stream, &mut lines, admitted, hello)?;
                 admitted.run
             }
-            (Subject::Request(_) | Subject::Hello(_), _) => {
+            (RequestSubject::Request(_) | RequestSubject::Hello(_), _) => {
                 let sentence = format!("the process {pid} is not that function of this unit");
                 self.state().refuse("function", &sentence);
                 return Ok(());
@@ -336,7 +345,7 @@ impl Service {
         &self,
         stream: &UnixStream,
         lines: &mut Lines<'_>,
-        admitted: Admitted,
+        admitted: UnitProcess,
         hello: Hello,
     ) -> io::Result<()> {
         let Hello { code, descriptors: Descriptors(names), areas, .. } = hello;
@@ -350,7 +359,7 @@ impl Service {
             descriptors.into_iter().partition(|(name, _)| is_for(name, function));
         state.refuse_others(function, &others);
         let missing = its.into_iter().filter(|(name, _)| !state.descriptors.contains_key(name)).collect();
-        state.joined.insert(function, Joined { stream: stream.try_clone()?, code, areas, beats: 0 });
+        state.joined.insert(function, JoinedFunction { stream: stream.try_clone()?, code, areas, beats: 0 });
         state.keep(missing, Some(function));
         let for_it = state.descriptors.iter();
         let for_it: Vec<_> = for_it.filter(|(n, _)| is_for(n, function) && !names.contains(n)).collect();
@@ -365,10 +374,10 @@ impl Service {
     }
 
     /// Answers a request as etcd would.
-    fn answer(&self, stream: &UnixStream, run: Run, request: Request) -> io::Result<()> {
+    fn answer(&self, stream: &UnixStream, run: ProcessRun, request: EtcdRequest) -> io::Result<()> {
         let mut state = self.state();
-        if let Request::Watch { prefix, from } = request {
-            let Some(changes) = state.records.since(&prefix, from) else { return Ok(()) };
+        if let EtcdRequest::Watch { prefix, from } = request {
+            let Some(changes) = state.records.changes_since(&prefix, from) else { return Ok(()) };
             if !changes.is_empty() {
                 channel::send(stream, &serde_json::to_vec(&changes)?, &[])?;
             }
@@ -381,7 +390,7 @@ impl Service {
             return Ok(());
         }
         let (answer, changes) = state.records.handle(run, request);
-        if let Err(Failure::Unreachable(why)) = &answer {
+        if let Err(EtcdFailure::Unreachable(why)) = &answer {
             state.refuse("request", &format!("the process {} asks for too much: {why}", run.pid));
         }
         state.publish(&changes);
@@ -395,7 +404,7 @@ impl Service {
 
     fn show(&self, stream: &UnixStream) -> io::Result<()> {
         let (answer, answered) = std::sync::mpsc::channel();
-        if self.orders.send(Order::Status(answer)).is_ok() {
+        if self.orders.send(ManagerOrder::Status(answer)).is_ok() {
             self.wake();
             if let Ok(status) = answered.recv_timeout(PEER_WITHIN) {
                 channel::send(stream, &serde_json::to_vec(&status)?, &[])?;
@@ -408,7 +417,7 @@ impl Service {
     fn follow_order(
         &self,
         stream: &UnixStream,
-        order: impl FnOnce(Sender<String>) -> Order,
+        order: impl FnOnce(Sender<String>) -> ManagerOrder,
     ) -> io::Result<()> {
         let (answer, answered) = std::sync::mpsc::channel();
         if self.orders.send(order(answer)).is_ok() {
@@ -426,15 +435,15 @@ impl Service {
     }
 }
 
-impl State {
+impl ServiceState {
     /// Sends changes to the watches, and writes the records for the next manager.
-    fn publish(&mut self, changes: &[Watched]) {
+    fn publish(&mut self, changes: &[WatchedChange]) {
         if changes.is_empty() {
             return;
         }
         self.watches.retain(|watch| {
             let of = changes.iter().filter(|change| key_of(change).starts_with(&watch.prefix));
-            let of: Vec<&Watched> = of.collect();
+            let of: Vec<&WatchedChange> = of.collect();
             let line = serde_json::to_vec(&of).unwrap_or_default();
             let sent = channel::send(&watch.stream, &line, &[]);
             if sent.is_err() {
@@ -476,9 +485,9 @@ impl State {
     }
 
     /// Takes areas that a process has mapped out of what it gives, seals them, and hands them to the functions that are linked with it.
-    fn share_areas(&mut self, owner: Admitted, descriptors: &mut Vec<(String, OwnedFd)>) {
+    fn share_areas(&mut self, owner: UnitProcess, descriptors: &mut Vec<(String, OwnedFd)>) {
         for (name, area) in take_areas(descriptors) {
-            let Admitted { function, run, area: number } = owner;
+            let UnitProcess { function, run, area: number } = owner;
             match self.areas.mapped(name, (function, run, number), area) {
                 Ok(true) => self.give_area(name),
                 Ok(false) => {}
@@ -572,9 +581,11 @@ mod tests {
     use std::time::Instant;
 
     use rustix::event::{EventfdFlags, eventfd};
-    use whimbrel_etcd::{Access, Agent, LocalAccess};
+    use whimbrel_etcd::{Agent, EtcdAccess, LocalAccess};
     use whimbrel_resilience::CodeVersion;
-    use whimbrel_resilience::membership::{Claim, Command, Event, Member, MemberId, Settings};
+    use whimbrel_resilience::membership::{
+        Event, HomeClaim, Member, MemberId, MembershipCommand, MembershipSettings,
+    };
 
     use super::*;
     use crate::function::directory::ManagerLock;
@@ -588,7 +599,7 @@ mod tests {
         _lock: ManagerLock,
         directory: UnitDirectory,
         service: Service,
-        me: Run,
+        me: ProcessRun,
     }
 
     fn unit() -> Unit {
@@ -598,7 +609,7 @@ mod tests {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap());
         let (orders, _) = std::sync::mpsc::channel();
         let service = Service::start(&directory, Records::new(7), orders, wake).unwrap();
-        let me = Run { pid: std::process::id() as i32, started: 1 };
+        let me = ProcessRun { pid: std::process::id() as i32, started: 1 };
         Unit { _folder: folder, _lock: lock, directory, service, me }
     }
 
@@ -697,9 +708,9 @@ mod tests {
         unit.admit();
         let token = unit.directory.token().unwrap();
         let stream = UnixStream::connect(unit.directory.socket()).unwrap();
-        let question = Question {
+        let question = ManagerRequest {
             token,
-            subject: Subject::Hello(Hello {
+            subject: RequestSubject::Hello(Hello {
                 function: "cta-1".into(),
                 code: "1".into(),
                 descriptors: Descriptors(vec!["cta/n4".into()]),
@@ -735,7 +746,7 @@ mod tests {
             descriptors: names(&["upf/beats", "cta/n4"]),
             areas: false,
         };
-        let question = Question { token, subject: Subject::Hello(hello) };
+        let question = ManagerRequest { token, subject: RequestSubject::Hello(hello) };
         let forged = tempfile::tempfile().unwrap();
         let two = [forged.as_fd(), forged.as_fd()];
         channel::send(&stream, &serde_json::to_vec(&question).unwrap(), &two).unwrap();
@@ -786,7 +797,7 @@ mod tests {
         unit.admit();
         let token = unit.directory.token().unwrap();
         let local = LocalAccess { socket: unit.directory.socket(), token };
-        let settings = Settings {
+        let settings = MembershipSettings {
             cluster: CLUSTER.into(),
             me: MemberId::Cta(1),
             member: Member {
@@ -799,7 +810,7 @@ mod tests {
         };
         let (sender, events) = std::sync::mpsc::channel();
         let on_update = move |update: whimbrel_etcd::MembershipUpdate<'_>| drop(sender.send(update.event));
-        let access = Access { local: Some(local), ..Access::default() };
+        let access = EtcdAccess { local: Some(local), ..EtcdAccess::default() };
         let agent = Agent::start(settings, &access, on_update).unwrap();
         let until = |is: &dyn Fn(&Event) -> bool| {
             let deadline = Instant::now() + Duration::from_secs(10);
@@ -811,14 +822,14 @@ mod tests {
             false
         };
         assert!(until(&|e| matches!(e, Event::Joined(_))));
-        assert!(agent.command(Command::Claim(HOME, Claim::Found)));
+        assert!(agent.command(MembershipCommand::Claim(HOME, HomeClaim::Found)));
         assert!(until(&|e| matches!(e, Event::Claimed(..))));
-        let home = unit.service.records(Records::home).unwrap();
+        let home = unit.service.records(Records::serving_ctas).unwrap();
         assert_eq!((home.primary.cta, Some(home.primary)), (1, unit.service.records(|r| r.cta(1))));
         unit.service.ended(unit.me);
         assert_eq!(unit.service.records(|r| r.cta(1)), None);
         let saved: Records =
             serde_json::from_slice(&std::fs::read(unit.directory.records()).unwrap()).unwrap();
-        assert_eq!(saved.home(), Some(home), "the next manager knows the primary");
+        assert_eq!(saved.serving_ctas(), Some(home), "the next manager knows the primary");
     }
 }

@@ -25,7 +25,7 @@ const GNBS_CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum UpgradeStep {
     /// The CPFs of the new program are listed.
     NewCpfs,
     /// A former CPF has left.
@@ -50,7 +50,7 @@ pub(super) struct Upgrade {
     old_cpfs: Vec<Function>,
     /// CPFs that are listed when those of the new program are.
     listed: usize,
-    step: Step,
+    step: UpgradeStep,
     until: Instant,
     /// Since when what is waited for is the case.
     reached: Option<Instant>,
@@ -81,7 +81,7 @@ impl Upgrade {
                 return None;
             }
         };
-        let home = manager.service.records(super::records::Records::home);
+        let home = manager.service.records(super::records::Records::serving_ctas);
         if home.is_none_or(|home| home.cta_replica.is_none()) {
             say("failed: the unit is not complete: it has no CTA replica (`whimbrel unit`)".into());
             return None;
@@ -128,7 +128,7 @@ impl Upgrade {
         let until = Instant::now() + STEP_WITHIN;
         let old_cpfs = old.into_iter().map(|(function, _)| function).collect();
         let listed = listed + new;
-        let step = Step::NewCpfs;
+        let step = UpgradeStep::NewCpfs;
         let begun = Self { lines, old_cpfs, listed, step, until, reached: None, code, control_alone: false };
         begun.say(format!("{new} CPFs of code {} are started", begun.code));
         begun
@@ -140,14 +140,14 @@ impl Upgrade {
         let _ = self.lines.send(text);
     }
 
-    fn go(mut self, step: Step) -> Option<Self> {
+    fn go(mut self, step: UpgradeStep) -> Option<Self> {
         (self.step, self.until, self.reached) = (step, Instant::now() + STEP_WITHIN, None);
         Some(self)
     }
 
     /// Does what is due. Returns what is left to do.
     pub(super) fn step(mut self, manager: &mut Manager) -> Option<Self> {
-        let home = manager.service.records(super::records::Records::home);
+        let home = manager.service.records(super::records::Records::serving_ctas);
         let (primary, replica) = home.map_or((None, None), |home| {
             // In its present life: the record may name one that has just ended.
             let lives =
@@ -155,38 +155,42 @@ impl Upgrade {
             (Some(Function::Cta(home.primary.cta)), lives.map(|r| Function::Cta(r.cta)))
         });
         let done = match self.step {
-            Step::NewCpfs => manager.service.records(super::records::Records::cpfs) >= self.listed,
-            Step::OldCpf(function) | Step::OldReplica(function) => !manager.runs(function),
-            Step::NewReplica(function) => {
+            UpgradeStep::NewCpfs => {
+                manager.service.records(super::records::Records::cpf_count) >= self.listed
+            }
+            UpgradeStep::OldCpf(function) | UpgradeStep::OldReplica(function) => !manager.runs(function),
+            UpgradeStep::NewReplica(function) => {
                 let connected = manager.service.code_of(function);
                 let own = connected.as_ref() == Some(&self.code) && manager.runs(function);
                 // Of other code it is no replica before it takes over: it waits.
                 own && (replica == Some(function) || self.offers_itself())
             }
-            Step::OldPrimary(function) => !manager.runs(function) && primary.is_some_and(|p| p != function),
-            Step::LastCta => replica.is_some() && replica != primary,
-            Step::UpfReplica => {
+            UpgradeStep::OldPrimary(function) => {
+                !manager.runs(function) && primary.is_some_and(|p| p != function)
+            }
+            UpgradeStep::LastCta => replica.is_some() && replica != primary,
+            UpgradeStep::UpfReplica => {
                 let function = Function::UpfReplica;
                 let own = manager.service.code_of(function).as_ref() == Some(&self.code);
                 own && manager.service.beats_of(function) > 0
             }
-            Step::Upf => manager.service.code_of(Function::Upf).as_ref() == Some(&self.code),
+            UpgradeStep::Upf => manager.service.code_of(Function::Upf).as_ref() == Some(&self.code),
         };
         if !done {
             self.reached = None;
         }
         let since = done.then(|| *self.reached.get_or_insert_with(Instant::now));
         let settled = match self.step {
-            Step::NewCpfs | Step::OldCpf(_) => SETTLED_AFTER,
+            UpgradeStep::NewCpfs | UpgradeStep::OldCpf(_) => SETTLED_AFTER,
             // Where both CTAs have one endpoint, no gNB has to connect; but the primary learns of its replica only from the record that the
             // manager has just stored, and hands over only then.
-            Step::NewReplica(_) if manager.shares_n2() => SETTLED_AFTER,
-            Step::NewReplica(_) => GNBS_CONNECT_WITHIN,
-            Step::OldReplica(_) | Step::OldPrimary(_) | Step::LastCta => Duration::ZERO,
-            Step::UpfReplica | Step::Upf => Duration::ZERO,
+            UpgradeStep::NewReplica(_) if manager.shares_n2() => SETTLED_AFTER,
+            UpgradeStep::NewReplica(_) => GNBS_CONNECT_WITHIN,
+            UpgradeStep::OldReplica(_) | UpgradeStep::OldPrimary(_) | UpgradeStep::LastCta => Duration::ZERO,
+            UpgradeStep::UpfReplica | UpgradeStep::Upf => Duration::ZERO,
         };
         let settled = since.is_some_and(|since| since.elapsed() >= settled);
-        let asks = matches!(self.step, Step::NewCpfs | Step::OldCpf(_));
+        let asks = matches!(self.step, UpgradeStep::NewCpfs | UpgradeStep::OldCpf(_));
         if !settled || asks && !manager.all_ues_have_replicas() {
             if Instant::now() < self.until {
                 return Some(self);
@@ -199,50 +203,50 @@ impl Upgrade {
             return None;
         }
         match self.step {
-            Step::NewCpfs | Step::OldCpf(_) => match self.old_cpfs.pop() {
+            UpgradeStep::NewCpfs | UpgradeStep::OldCpf(_) => match self.old_cpfs.pop() {
                 Some(function) => {
                     self.say(format!("{function} hands its UEs over and ends"));
                     manager.ask_to_leave(function);
-                    self.go(Step::OldCpf(function))
+                    self.go(UpgradeStep::OldCpf(function))
                 }
                 None => {
                     manager.canary_is_everyones();
                     let Some(replica) = replica else { return Some(self) };
                     self.say(format!("{replica}, the replica, is replaced"));
                     manager.ask_to_leave(replica);
-                    self.go(Step::OldReplica(replica))
+                    self.go(UpgradeStep::OldReplica(replica))
                 }
             },
-            Step::OldReplica(function) => {
+            UpgradeStep::OldReplica(function) => {
                 manager.add(function);
-                self.go(Step::NewReplica(function))
+                self.go(UpgradeStep::NewReplica(function))
             }
-            Step::NewReplica(_) => {
+            UpgradeStep::NewReplica(_) => {
                 let Some(primary) = primary else { return Some(self) };
                 self.say(format!("{primary}, the primary, hands over and is replaced"));
                 manager.ask_to_leave(primary);
-                self.go(Step::OldPrimary(primary))
+                self.go(UpgradeStep::OldPrimary(primary))
             }
-            Step::OldPrimary(function) => {
+            UpgradeStep::OldPrimary(function) => {
                 manager.add(function);
-                self.go(Step::LastCta)
+                self.go(UpgradeStep::LastCta)
             }
-            Step::LastCta if self.control_alone => {
+            UpgradeStep::LastCta if self.control_alone => {
                 self.say("done: the control functions have started again, and the UPF has not stopped");
                 manager.renew();
                 None
             }
-            Step::LastCta => {
+            UpgradeStep::LastCta => {
                 self.say("the replica of the UPF is replaced");
                 manager.replace_upf_replica();
-                self.go(Step::UpfReplica)
+                self.go(UpgradeStep::UpfReplica)
             }
-            Step::UpfReplica => {
+            UpgradeStep::UpfReplica => {
                 self.say("the UPF leaves its sessions to its replica");
                 manager.replace(Function::Upf);
-                self.go(Step::Upf)
+                self.go(UpgradeStep::Upf)
             }
-            Step::Upf => {
+            UpgradeStep::Upf => {
                 self.say(format!("done: the functions run code {}", self.code));
                 manager.renew();
                 None

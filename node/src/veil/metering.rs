@@ -13,7 +13,7 @@ use whimbrel_privacy::token::TokenHash;
 use crate::open::of_session;
 
 /// A session that has ended, and its volume in octets.
-pub(super) struct Measured {
+pub(super) struct EndedSession {
     pub(super) group: TokenHash,
     pub(super) session: [u8; 32],
     pub(super) presence: [u8; 32],
@@ -21,8 +21,8 @@ pub(super) struct Measured {
 }
 
 /// A session of a veiled UE.
-struct Session {
-    measured: Measured,
+struct MeteredSession {
+    measured: EndedSession,
     /// PDU sessions that stand at UPFs, and the number of the last usage report of each.
     open: BTreeMap<Seid, Option<UrSeqn>>,
     /// The UE has deregistered: what its UPFs still report is the last.
@@ -31,11 +31,11 @@ struct Session {
 
 #[derive(Default)]
 pub(super) struct Metering {
-    sessions: BTreeMap<UeId, Session>,
+    sessions: BTreeMap<UeId, MeteredSession>,
     /// The groups of sessions that have begun.
     pub(super) began: Vec<TokenHash>,
     /// Sessions that have ended.
-    pub(super) ended: Vec<Measured>,
+    pub(super) ended: Vec<EndedSession>,
 }
 
 impl Metering {
@@ -46,8 +46,8 @@ impl Metering {
                 self.close(*ue);
                 let (group, session, presence) = (TokenHash(*group), *session, *presence);
                 self.began.push(group);
-                let measured = Measured { group, session, presence, octets: 0 };
-                self.sessions.insert(*ue, Session { measured, open: BTreeMap::new(), ended: false });
+                let measured = EndedSession { group, session, presence, octets: 0 };
+                self.sessions.insert(*ue, MeteredSession { measured, open: BTreeMap::new(), ended: false });
             }
             Event::Deregistered { .. }
             | Event::Completed {
@@ -100,7 +100,7 @@ impl Metering {
     }
 }
 
-impl Session {
+impl MeteredSession {
     /// Adds the volumes of reports that were not here before (TS 29.244 §8.2.71).
     fn count(&mut self, seid: Seid, reports: &[UsageReport]) {
         let Some(last) = self.open.get_mut(&seid) else { return };

@@ -19,13 +19,13 @@ use tokio::sync::mpsc as queue;
 use tracing::{error, info, warn};
 use whimbrel_broker_client::client::{AskError, Client};
 use whimbrel_broker_client::files::write_durably;
-use whimbrel_broker_client::veil::Kind;
+use whimbrel_broker_client::veil::QuestionKind;
 use whimbrel_broker_client::veil::channel::{AnonymousChannel, Circuit, Direct, RelayPair};
 use whimbrel_broker_client::veil::record::Recorder;
 use whimbrel_broker_client::veil::session_file::{ReportedSession, SessionFile};
 use whimbrel_broker_client::{hex, random, tls};
 use whimbrel_claims_digest::ClaimSecret;
-use whimbrel_control::open::{Answer, Unreachable, VeilHomeQuestion, VeilQuestion};
+use whimbrel_control::open::{BrokerAnswer, Unreachable, VeilHomeQuestion, VeilQuestion};
 use whimbrel_control::{Command, Event, Locate, OutputId, UeEvent, UeId};
 use whimbrel_ids::Instant;
 use whimbrel_open::crypto::Seed;
@@ -40,12 +40,12 @@ use whimbrel_privacy::token::TokenHash;
 use whimbrel_privacy::wallet::{Wallet, WalletError};
 
 use self::kept_groups::{KeptGroup, KeptGroups};
-use self::metering::{Measured, Metering};
-use self::orders::{LiFunction, OrderBook, Ordered, What};
+use self::metering::{EndedSession, Metering};
+use self::orders::{LiFunction, OrderAction, OrderBook, OrderedAction};
 use crate::clock;
 use crate::config::Config;
-use crate::config::veil::{Veil as VeilConfig, Way};
-use crate::observation::{Condition, Console, Metric, Sample};
+use crate::config::veil::{BrokerRoute, VeilOperatorConfig};
+use crate::observation::{Condition, Console, Metric, MetricSample};
 
 /// Questions under way: two seconds of the busiest core's attaches. Further ones are answered with [`Unreachable::Busy`].
 const UNDER_WAY_MAX: usize = 4_096;
@@ -71,10 +71,10 @@ const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 const LAST_REPORTS_WITHIN: Duration = Duration::from_secs(2);
 
 /// What came of a question.
-pub type Answered = (UeId, OutputId, Answer);
+pub type VeilAnswerForUe = (UeId, OutputId, BrokerAnswer);
 
 /// What a UE's machine asks.
-pub enum Question {
+pub enum VeilUeQuestion {
     /// For a veiled UE, under the token that it heard.
     User(VeilQuestion),
     /// For an ordinary UE, under the token that is broadcast.
@@ -83,9 +83,9 @@ pub enum Question {
 
 /// What the control thread passes on.
 enum ToEdge {
-    Asked(UeId, OutputId, Question),
+    Asked(UeId, OutputId, VeilUeQuestion),
     Began(TokenHash),
-    Ended(Measured),
+    Ended(EndedSession),
     Failed(Vec<u8>),
     Found([u8; 32], Finding),
 }
@@ -111,12 +111,12 @@ struct Counts {
 }
 
 /// Veiled UEs, as the control thread sees them.
-pub struct Veil {
+pub struct VeiledUes {
     sender: queue::UnboundedSender<ToEdge>,
-    answers: mpsc::Receiver<Answered>,
-    refused: Vec<Answered>,
+    answers: mpsc::Receiver<VeilAnswerForUe>,
+    refused: Vec<VeilAnswerForUe>,
     metering: Metering,
-    ordered: mpsc::Receiver<Ordered>,
+    ordered: mpsc::Receiver<OrderedAction>,
     /// Orders whose UE's location is awaited.
     locating: BTreeMap<UeId, Vec<[u8; 32]>>,
     console: Arc<Console>,
@@ -124,16 +124,16 @@ pub struct Veil {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Veil {
+impl VeiledUes {
     /// Reads the wallet and starts the thread. Errors: one sentence.
-    pub fn start(config: &Config, veil: &VeilConfig, console: Arc<Console>) -> Result<Self, String> {
+    pub fn start(config: &Config, veil: &VeilOperatorConfig, console: Arc<Console>) -> Result<Self, String> {
         let tls = tls::client(&veil.tls_roots).map_err(|e| format!("`veil.tls_roots`: {e}"))?;
         let channel: Arc<dyn AnonymousChannel> = match &veil.way {
-            Way::Direct(permitted) => {
+            BrokerRoute::Direct(permitted) => {
                 let direct = Direct::new(*permitted, veil.broker.clone(), tls.clone(), veil.source);
                 Arc::new(direct.ok_or("`veil.channel`: another channel was permitted")?)
             }
-            Way::Relay(permitted, relay, gateway) => {
+            BrokerRoute::Relay(permitted, relay, gateway) => {
                 let pair = RelayPair::new(*permitted, (relay.clone(), *gateway), tls.clone(), veil.source);
                 Arc::new(pair.ok_or("`veil.channel`: another channel was permitted")?)
             }
@@ -248,17 +248,17 @@ impl Veil {
     /// What UEs' machines are to do for agencies' orders.
     pub fn commands(&mut self) -> Vec<(UeId, Command)> {
         let mut commands = Vec::new();
-        for Ordered { order, session, what } in self.ordered.try_iter() {
+        for OrderedAction { order, session, what } in self.ordered.try_iter() {
             let Some(ue) = self.metering.ue_of(&session) else {
                 let _ = self.sender.send(ToEdge::Found(order, Finding::NotHere));
                 continue;
             };
             match what {
-                What::Locate => {
+                OrderAction::Locate => {
                     self.locating.entry(ue).or_default().push(order);
                     commands.push((ue, Command::Locate(Locate::Now)));
                 }
-                What::Intercept(to) => {
+                OrderAction::Intercept(to) => {
                     commands.push((ue, Command::Intercept(to)));
                     if to.is_some() {
                         let _ = self.sender.send(ToEdge::Found(order, Finding::Intercepted));
@@ -280,7 +280,7 @@ impl Veil {
     }
 
     /// Passes a question on.
-    pub fn ask(&mut self, ue: UeId, to: OutputId, question: Question) {
+    pub fn ask(&mut self, ue: UeId, to: OutputId, question: VeilUeQuestion) {
         self.counts.asked.fetch_add(1, Ordering::Relaxed);
         if self.counts.under_way.load(Ordering::Relaxed) < UNDER_WAY_MAX {
             self.counts.under_way.fetch_add(1, Ordering::Relaxed);
@@ -288,22 +288,25 @@ impl Veil {
                 return;
             }
         }
-        self.refused.push((ue, to, Answer::Unreachable(Unreachable::Busy)));
+        self.refused.push((ue, to, BrokerAnswer::Unreachable(Unreachable::Busy)));
         // The answer is taken in the next turn, which begins at once.
         self.console.commands.wake();
     }
 
     /// The answers since the last turn.
-    pub fn turn(&mut self) -> Vec<Answered> {
+    pub fn turn(&mut self) -> Vec<VeilAnswerForUe> {
         let mut answered = std::mem::take(&mut self.refused);
         answered.extend(self.answers.try_iter());
         answered
     }
 
     /// Samples for the endpoint /metrics.
-    pub fn samples(&self) -> Vec<Sample> {
-        let one =
-            |metric, count: &AtomicU64| Sample { metric, label: None, value: count.load(Ordering::Relaxed) };
+    pub fn samples(&self) -> Vec<MetricSample> {
+        let one = |metric, count: &AtomicU64| MetricSample {
+            metric,
+            label: None,
+            value: count.load(Ordering::Relaxed),
+        };
         vec![
             one(Metric::VeilQuestions, &self.counts.asked),
             one(Metric::VeilAnswers, &self.counts.answered),
@@ -316,7 +319,7 @@ impl Veil {
     }
 }
 
-impl Drop for Veil {
+impl Drop for VeiledUes {
     fn drop(&mut self) {
         // The thread ends when no sender is left.
         let (unused, _) = queue::unbounded_channel();
@@ -329,7 +332,7 @@ impl Drop for Veil {
 
 /// What the thread has.
 struct Edge {
-    config: VeilConfig,
+    config: VeilOperatorConfig,
     trust: LogTrust,
     channel: Arc<dyn AnonymousChannel>,
     /// Under the operator's name: tokens, and the broker's log.
@@ -347,10 +350,10 @@ struct Edge {
     /// When the batch that is being filled was asked for.
     filling: Option<Instant>,
     orders: OrderBook,
-    ordered: mpsc::Sender<Ordered>,
+    ordered: mpsc::Sender<OrderedAction>,
     /// Where UPFs send copies.
     li: Option<LiFunction>,
-    answer: mpsc::Sender<Answered>,
+    answer: mpsc::Sender<VeilAnswerForUe>,
     came: queue::UnboundedSender<Came>,
     console: Arc<Console>,
     counts: Arc<Counts>,
@@ -489,10 +492,10 @@ impl Edge {
         };
         let (came, recorder, within) = (self.came.clone(), self.recorder.clone(), self.config.answer_within);
         tokio::spawn(async move {
-            recorder.add(How::Sent, Kind::Group.names().0, "", &octets);
+            recorder.add(How::Sent, QuestionKind::Group.names().0, "", &octets);
             let answer = circuit.ask(Resource::Group, &octets, within).await;
             if let Ok(octets) = &answer {
-                recorder.add(How::Received, Kind::Group.names().1, "", octets);
+                recorder.add(How::Received, QuestionKind::Group.names().1, "", octets);
             }
             let _ = came.send(Came::Opened(token, answer));
         });
@@ -550,7 +553,7 @@ impl Edge {
                 let (named, to, came) = (self.named.clone(), self.config.broker.clone(), self.came.clone());
                 let octets = request.to_octets();
                 tokio::spawn(async move {
-                    let path = (Kind::Log.path(), NAMED_OCTETS_MAX);
+                    let path = (QuestionKind::Log.path(), NAMED_OCTETS_MAX);
                     let _ = came.send(Came::Log(named.post(path, &to, &octets, NAMED_WITHIN).await));
                 });
             }
@@ -582,11 +585,12 @@ impl Edge {
         let (named, to, came) = (self.named.clone(), self.config.broker.clone(), self.came.clone());
         let recorder = self.recorder.clone();
         tokio::spawn(async move {
-            recorder.add(How::Sent, Kind::Tokens.names().0, "", &request);
-            let answer =
-                named.post((Kind::Tokens.path(), NAMED_OCTETS_MAX), &to, &request, NAMED_WITHIN).await;
+            recorder.add(How::Sent, QuestionKind::Tokens.names().0, "", &request);
+            let answer = named
+                .post((QuestionKind::Tokens.path(), NAMED_OCTETS_MAX), &to, &request, NAMED_WITHIN)
+                .await;
             if let Ok(octets) = &answer {
-                recorder.add(How::Received, Kind::Tokens.names().1, "", octets);
+                recorder.add(How::Received, QuestionKind::Tokens.names().1, "", octets);
             }
             let _ = came.send(Came::Tokens(request, answer));
         });
@@ -609,11 +613,11 @@ impl Edge {
         }
     }
 
-    fn asked(&mut self, ue: UeId, to: OutputId, question: &Question) {
+    fn asked(&mut self, ue: UeId, to: OutputId, question: &VeilUeQuestion) {
         let now = clock::now();
         let signed = match question {
-            Question::User(question) => self.rotation.sign(question, now),
-            Question::Home(question) => self.rotation.sign_home(question, now),
+            VeilUeQuestion::User(question) => self.rotation.sign(question, now),
+            VeilUeQuestion::Home(question) => self.rotation.sign_home(question, now),
         };
         let circuit = signed.and_then(|(token, octets)| {
             let circuit = self.circuits.get(&token)?.clone();
@@ -623,9 +627,9 @@ impl Edge {
             Some((circuit, octets))
         });
         let (answer, console, counts) = (self.answer.clone(), self.console.clone(), self.counts.clone());
-        let reply = move |came: Answer| {
+        let reply = move |came: BrokerAnswer| {
             counts.under_way.fetch_sub(1, Ordering::Relaxed);
-            if matches!(came, Answer::Octets(_)) {
+            if matches!(came, BrokerAnswer::Octets(_)) {
                 counts.answered.fetch_add(1, Ordering::Relaxed);
             }
             if answer.send((ue, to, came)).is_ok() {
@@ -633,19 +637,19 @@ impl Edge {
             }
         };
         let Some((circuit, octets)) = circuit else {
-            return reply(Answer::Unreachable(Unreachable::NoToken));
+            return reply(BrokerAnswer::Unreachable(Unreachable::NoToken));
         };
         let (recorder, within) = (self.recorder.clone(), self.config.answer_within);
         tokio::spawn(async move {
-            recorder.add(How::Sent, Kind::Attach.names().0, "", &octets);
+            recorder.add(How::Sent, QuestionKind::Attach.names().0, "", &octets);
             let came = match circuit.ask(Resource::Attach, &octets, within).await {
                 Ok(octets) => {
-                    recorder.add(How::Received, Kind::Attach.names().1, "", &octets);
-                    Answer::Octets(octets)
+                    recorder.add(How::Received, QuestionKind::Attach.names().1, "", &octets);
+                    BrokerAnswer::Octets(octets)
                 }
                 Err(why) => {
                     warn!("a veiled UE's broker was not asked: {why}");
-                    Answer::Unreachable(reason_of(why))
+                    BrokerAnswer::Unreachable(reason_of(why))
                 }
             };
             reply(came);
@@ -653,7 +657,7 @@ impl Edge {
     }
 
     /// A session has ended: it is reported under its token, over a circuit of its own, after a random time.
-    fn ended(&mut self, measured: &Measured, reports: &mut tokio::task::JoinSet<()>) {
+    fn ended(&mut self, measured: &EndedSession, reports: &mut tokio::task::JoinSet<()>) {
         let Some((group, _)) = self.held.get(&measured.group) else {
             return warn!("the key of a session's token is gone: the session is not reported");
         };
@@ -677,9 +681,9 @@ impl Edge {
         reports.spawn(async move {
             tokio::time::sleep(delay).await;
             for _ in 0..REPORT_TRIES {
-                recorder.add(How::Sent, Kind::Report.names().0, "", &report);
+                recorder.add(How::Sent, QuestionKind::Report.names().0, "", &report);
                 if let Ok(octets) = circuit.ask(Resource::Report, &report, within).await {
-                    recorder.add(How::Received, Kind::Report.names().1, "", &octets);
+                    recorder.add(How::Received, QuestionKind::Report.names().1, "", &octets);
                     match ReportAnswer::parse(&octets) {
                         Ok(ReportAnswer::Taken) => {
                             counts.reported.fetch_add(1, Ordering::Relaxed);

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use tokio::net::UdpSocket;
 use tracing::{error, info, warn};
 use whimbrel_broker_client::random;
-use whimbrel_broker_client::veil::Kind;
+use whimbrel_broker_client::veil::QuestionKind;
 use whimbrel_broker_client::veil::channel::Circuit;
 use whimbrel_control::smf::Tunnel;
 use whimbrel_gtpu::{Gtpu, PORT, message_type};
@@ -30,17 +30,17 @@ use crate::clock;
 const INTERCEPTED_MAX: usize = 256;
 
 /// What the control thread is to do for an order.
-pub(super) struct Ordered {
+pub(super) struct OrderedAction {
     /// Hash of the order.
     pub(super) order: [u8; 32],
     /// The session, by the hash of the user's request.
     pub(super) session: [u8; 32],
-    pub(super) what: What,
+    pub(super) what: OrderAction,
 }
 
 /// What is ordered.
 #[derive(Clone, Copy)]
-pub(super) enum What {
+pub(super) enum OrderAction {
     /// Copies go here, or nowhere any more.
     Intercept(Option<Tunnel>),
     /// Where the UE is.
@@ -56,7 +56,7 @@ struct Live {
 }
 
 /// An order that was taken, until it has expired.
-struct Taken {
+struct AcceptedOrder {
     order: Order,
     share: Share,
     /// The answer, once there is one: it is sent again while the broker gives the order again.
@@ -64,7 +64,7 @@ struct Taken {
 }
 
 /// A session whose packets are copied.
-struct Intercepted {
+struct InterceptedSession {
     order: [u8; 32],
     session: [u8; 32],
     share: Share,
@@ -77,8 +77,8 @@ struct Intercepted {
 #[derive(Default)]
 pub(super) struct OrderBook {
     live: BTreeMap<TokenHash, Live>,
-    taken: BTreeMap<[u8; 32], Taken>,
-    intercepted: BTreeMap<Teid, Intercepted>,
+    taken: BTreeMap<[u8; 32], AcceptedOrder>,
+    intercepted: BTreeMap<Teid, InterceptedSession>,
     last_teid: u32,
     pub(super) next_poll: Option<Instant>,
 }
@@ -161,11 +161,15 @@ impl Edge {
             let expired = self.orders.intercepted.iter().filter(|(_, i)| now.as_secs() > i.until_s);
             expired.map(|(teid, _)| *teid).collect()
         };
-        let over: Vec<Intercepted> =
+        let over: Vec<InterceptedSession> =
             over.into_iter().filter_map(|teid| self.orders.intercepted.remove(&teid)).collect();
         for i in over {
             info!("an order to intercept a session has expired");
-            self.order_machine(Ordered { order: i.order, session: i.session, what: What::Intercept(None) });
+            self.order_machine(OrderedAction {
+                order: i.order,
+                session: i.session,
+                what: OrderAction::Intercept(None),
+            });
         }
         self.orders.taken.retain(|_, taken| now.as_secs() <= taken.order.validity.until);
         if self.orders.next_poll.is_none_or(|at| now < at) {
@@ -190,10 +194,10 @@ impl Edge {
         let (circuit, came, recorder) = (live.circuit.clone(), self.came.clone(), self.recorder.clone());
         let within = self.config.answer_within;
         tokio::spawn(async move {
-            recorder.add(How::Sent, Kind::Orders.names().0, "", &octets);
+            recorder.add(How::Sent, QuestionKind::Orders.names().0, "", &octets);
             let answer = circuit.ask(Resource::Orders, &octets, within).await;
             if let Ok(octets) = &answer {
-                recorder.add(How::Received, Kind::Orders.names().1, "", octets);
+                recorder.add(How::Received, QuestionKind::Orders.names().1, "", octets);
             }
             let _ = came.send(Came::Orders(token, answer));
         });
@@ -235,7 +239,7 @@ impl Edge {
         }
         let (share, session) = (agency.share, order.session);
         let what = match order.kind {
-            OrderKind::Locate => What::Locate,
+            OrderKind::Locate => OrderAction::Locate,
             OrderKind::Intercept => {
                 let collector = agency.collector.ok_or("the agency has no `collector`")?;
                 let address = self.config.li_function.ok_or("`veil.li_function` is not set")?;
@@ -245,19 +249,19 @@ impl Edge {
                 self.orders.last_teid = self.orders.last_teid.wrapping_add(1).max(1);
                 let teid = Teid(self.orders.last_teid);
                 let until_s = order.validity.until;
-                let of = Intercepted { order: hash, session, share, collector, copies: 0, until_s };
+                let of = InterceptedSession { order: hash, session, share, collector, copies: 0, until_s };
                 self.orders.intercepted.insert(teid, of);
-                What::Intercept(Some(Tunnel { teid, address }))
+                OrderAction::Intercept(Some(Tunnel { teid, address }))
             }
         };
         info!("an agency's order to {} a session is carried out", order.kind);
         self.counts.orders.fetch_add(1, Ordering::Relaxed);
-        self.orders.taken.insert(hash, Taken { order, share, answer: None });
-        self.order_machine(Ordered { order: hash, session, what });
+        self.orders.taken.insert(hash, AcceptedOrder { order, share, answer: None });
+        self.order_machine(OrderedAction { order: hash, session, what });
         Ok(())
     }
 
-    fn order_machine(&self, ordered: Ordered) {
+    fn order_machine(&self, ordered: OrderedAction) {
         if self.ordered.send(ordered).is_ok() {
             self.console.commands.wake();
         }
@@ -288,9 +292,9 @@ impl Edge {
             (self.channel.open(), self.recorder.clone(), self.config.answer_within);
         tokio::spawn(async move {
             for _ in 0..REPORT_TRIES {
-                recorder.add(How::Sent, Kind::OrderAnswer.names().0, "", &answer);
+                recorder.add(How::Sent, QuestionKind::OrderAnswer.names().0, "", &answer);
                 if let Ok(octets) = circuit.ask(Resource::OrderAnswer, &answer, within).await {
-                    recorder.add(How::Received, Kind::OrderAnswer.names().1, "", &octets);
+                    recorder.add(How::Received, QuestionKind::OrderAnswer.names().1, "", &octets);
                     if let Ok(ReportAnswer::Refused(cause)) = ReportAnswer::parse(&octets) {
                         warn!("the broker does not take the answer to an order: {cause}");
                     }

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use tracing::info;
-use whimbrel_broker_client::veil::Place;
+use whimbrel_broker_client::veil::TlsEndpoint;
 use whimbrel_broker_client::veil::record::Recorder;
 use whimbrel_broker_client::{files, hex, tls};
-use whimbrel_broker_server::veil::relay::{self, Role};
+use whimbrel_broker_server::veil::relay::{self, RelayRole};
 use whimbrel_cli::{Done, print};
 use whimbrel_node::logging;
 use whimbrel_node::signals::{termination_signals, wait};
@@ -85,26 +85,26 @@ pub(crate) fn run(command: RelayCommand) -> Done {
             print(&format!("{}\n", hex(&key.share().0)))
         }
         RelayCommand::Pass { gateway, gateway_address, listener } => {
-            let gateway = Place { domain: gateway, address: gateway_address };
-            serve(&listener, Role::Relay { gateway })
+            let gateway = TlsEndpoint { domain: gateway, address: gateway_address };
+            serve(&listener, RelayRole::Relay { gateway })
         }
         RelayCommand::Gateway { key, key_id, broker, broker_address, listener } => {
             let key = (key_id, PrivateKey::new(*files::read_secret(&key)?));
-            let broker = Place { domain: broker, address: broker_address };
-            serve(&listener, Role::Gateway { key, broker })
+            let broker = TlsEndpoint { domain: broker, address: broker_address };
+            serve(&listener, RelayRole::Gateway { key, broker })
         }
     }
 }
 
-fn serve(listener: &Listener, role: Role) -> Done {
+fn serve(listener: &Listener, role: RelayRole) -> Done {
     let mut signals = termination_signals()?;
     let _logging = logging::start(whimbrel_node::config::default().log)?;
     let own = tls::server(&listener.tls_certificate, &listener.tls_key)?;
     let roots = tls::client(&listener.tls_roots)?;
     let recorder = listener.record.as_deref().map(Recorder::open).transpose()?.unwrap_or_default();
     let rate = listener.rate.unwrap_or(match role {
-        Role::Relay { .. } => relay::PASS_PER_SECOND,
-        Role::Gateway { .. } => relay::GATEWAY_PER_SECOND,
+        RelayRole::Relay { .. } => relay::PASS_PER_SECOND,
+        RelayRole::Gateway { .. } => relay::GATEWAY_PER_SECOND,
     });
     let server = relay::start(listener.listen, own, role, roots, rate, recorder)?;
     info!(address = %server.address, "the relay listens");

@@ -20,7 +20,7 @@ use whimbrel_broker_client::client::Client;
 use whimbrel_broker_client::files::write_durably;
 use whimbrel_broker_client::veil::record::{Recorder, claim_without_proof};
 use whimbrel_broker_client::veil::session_file::{ReportedSession, SessionFile};
-use whimbrel_broker_client::veil::{Kind, Place};
+use whimbrel_broker_client::veil::{QuestionKind, TlsEndpoint};
 use whimbrel_broker_client::{random, tls};
 use whimbrel_claims::{ClaimSecret, Row, Slots, Table, nonce, nullifier, prove};
 use whimbrel_cli::{Done, print};
@@ -96,7 +96,7 @@ struct Settled {
 
 /// An operator with the files of one of its cores, as it claims of the broker.
 struct Settlement {
-    broker: Place,
+    broker: TlsEndpoint,
     trust: LogTrust,
     certificate: Certificate,
     signing: SigningKey,
@@ -201,15 +201,15 @@ impl Settlement {
         for _ in 0..PARTS_MAX {
             let request =
                 TableRequest { broker: self.broker.domain.clone(), period, from: rows.len() as u32 };
-            let path = (Kind::Table.path(), TablePart::OCTETS_MAX);
+            let path = (QuestionKind::Table.path(), TablePart::OCTETS_MAX);
             let request = request.to_octets();
-            self.recorder.add(How::Sent, Kind::Table.names().0, "", &request);
+            self.recorder.add(How::Sent, QuestionKind::Table.names().0, "", &request);
             let octets = self.client.post(path, &self.broker, &request, REQUEST_TIMEOUT).await;
             let octets = octets.map_err(|e| e.to_string())?;
             if octets.is_empty() {
                 return Ok(None);
             }
-            self.recorder.add(How::Received, Kind::Table.names().1, "", &octets);
+            self.recorder.add(How::Received, QuestionKind::Table.names().1, "", &octets);
             let part = TablePart::parse(&octets).map_err(|e| format!("the broker's table is none: {e}"))?;
             let head = match first {
                 None => {
@@ -263,11 +263,11 @@ impl Settlement {
     /// Sends a claim, until it is answered. What is paid leaves the file of sessions.
     async fn send(&self, claim: &[u8], settled: &mut Settled) -> Result<(), String> {
         let request = ClaimRequest::parse(claim).map_err(|e| format!("{}: {e}", self.pending().display()))?;
-        self.recorder.add(How::Sent, Kind::Claim.names().0, "", &claim_without_proof(claim));
-        let path = (Kind::Claim.path(), ClaimAnswer::OCTETS_MAX);
+        self.recorder.add(How::Sent, QuestionKind::Claim.names().0, "", &claim_without_proof(claim));
+        let path = (QuestionKind::Claim.path(), ClaimAnswer::OCTETS_MAX);
         let octets = self.client.post(path, &self.broker, claim, REQUEST_TIMEOUT).await;
         let octets = octets.map_err(|e| e.to_string())?;
-        self.recorder.add(How::Received, Kind::Claim.names().1, "", &octets);
+        self.recorder.add(How::Received, QuestionKind::Claim.names().1, "", &octets);
         match ClaimAnswer::parse(&octets) {
             Ok(ClaimAnswer::Paid(payment)) if payment.is_of(claim, &self.trust.broker_key) => {
                 info!(period = payment.period, "the broker pays {} MB", payment.units);

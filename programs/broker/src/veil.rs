@@ -488,10 +488,10 @@ fn order(command: OrderCommand) -> Done {
 fn bill(json: bool, config: &BrokerFile) -> Done {
     let billed = open(config)?.storage.billed().map_err(|e| e.to_string())?;
     if json {
-        let user = |b: &whimbrel_broker_server::veil::storage::Billed| json!({"user": b.user, "sessions": b.sessions, "megabytes": b.units});
+        let user = |b: &whimbrel_broker_server::veil::storage::BilledSession| json!({"user": b.user, "sessions": b.sessions, "megabytes": b.units});
         return print_json(&billed.iter().map(user).collect());
     }
-    let row = |b: &whimbrel_broker_server::veil::storage::Billed| {
+    let row = |b: &whimbrel_broker_server::veil::storage::BilledSession| {
         vec![b.user.clone(), b.sessions.to_string(), b.units.to_string()]
     };
     print(&table(&["USER", "SESSIONS", "MB"], &billed.iter().map(row).collect::<Vec<_>>()))

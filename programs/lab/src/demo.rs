@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use whimbrel_api::{ProcedureStatus, Status};
+use whimbrel_api::{CoreStatus, ProcedureStatus};
 use whimbrel_cli::{Done, print, table};
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
-use whimbrel_ran::report::Report;
+use whimbrel_ran::report::ScenarioReport;
 use whimbrel_ran::scenario::{ArrivalPattern, Scenario, SessionStep, SessionType, Step};
 use whimbrel_sctp_io::Mode;
 
@@ -192,7 +192,7 @@ pub(crate) fn run(options: &Options) -> Done {
     let reports = edge::run(&config, &mut progress);
     progress.end();
     let reports = reports.map_err(|e| format!("{e}\nlog of the core: {}", playground.log()))?;
-    let core = playground.client().get::<Status>("/api/v1/status").map_err(|e| e.to_string())?;
+    let core = playground.client().get::<CoreStatus>("/api/v1/status").map_err(|e| e.to_string())?;
     let Some(report) = reports.first() else { return Err("no UE arrived".into()) };
     let left = playground.client().get::<Value>("/api/v1/ues")?["total"].as_u64().unwrap_or(0);
     let log = playground.log();
@@ -290,7 +290,7 @@ impl Progress {
 }
 
 /// Counts and percentiles of each step, the core's time beside the time on the wire.
-fn summarise(report: &Report, servers: &Servers, core: &Status) -> Done {
+fn summarise(report: &ScenarioReport, servers: &Servers, core: &CoreStatus) -> Done {
     let mut rows = Vec::new();
     for (name, step) in &report.steps {
         let wire = if step.wire.count() > 0 { &step.wire } else { &step.latency };
@@ -319,7 +319,7 @@ fn summarise(report: &Report, servers: &Servers, core: &Status) -> Done {
 }
 
 /// What came of the numbered packets, and the longest gaps that handovers made in them.
-fn streams(report: &Report) -> String {
+fn streams(report: &ScenarioReport) -> String {
     let (s, mut rows) = (&report.streams, Vec::new());
     let counts = |name: &str, of: fn((u64, u64)) -> u64| {
         let columns = [s.sent, s.lost, s.reordered, s.duplicated].map(|both| of(both).to_string());
@@ -365,7 +365,7 @@ fn procedure_of(step: &str) -> &str {
 }
 
 /// The core's own work by procedure.
-fn core_time(core: &Status) -> Value {
+fn core_time(core: &CoreStatus) -> Value {
     let ran = core.procedures.iter().filter(|p| p.completed > 0);
     let figures = ran.map(|p| {
         let of = json!({"p50": p.core_p50_us, "p99": p.core_p99_us, "p999": p.core_p999_us});
@@ -375,7 +375,7 @@ fn core_time(core: &Status) -> Value {
 }
 
 /// The one line of JSON that machines read.
-fn line(which: Which, report: &Report, core: &Status) -> String {
+fn line(which: Which, report: &ScenarioReport, core: &CoreStatus) -> String {
     let steps: serde_json::Map<String, Value> = report
         .steps
         .iter()

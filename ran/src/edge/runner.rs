@@ -23,9 +23,9 @@ use crate::gnb::{self, Gnb, GnbConfig, cause_text};
 use crate::outbox::Outbox;
 use crate::player::Player;
 use crate::radio::UeId;
-use crate::report::Report;
+use crate::report::ScenarioReport;
 use crate::scenario::{Scenario, ScenarioError};
-use crate::ue::{self, Command, MmState, UeConfig};
+use crate::ue::{self, MmState, UeCommand, UeConfig};
 
 /// The largest datagram of UDP.
 const DATAGRAM_OCTETS_MAX: usize = 65_536;
@@ -81,7 +81,7 @@ pub trait Watch {
         let _ = (completed, failed, playing);
     }
     /// The preparation or an arrival rate begins; with the reports of those that have ended.
-    fn section(&mut self, before: &[Report]) {
+    fn section(&mut self, before: &[ScenarioReport]) {
         let _ = before;
     }
     /// Something happened at a gNB.
@@ -178,7 +178,7 @@ impl std::error::Error for RunError {}
 /// Runs a scenario to its end. Reports: one of each rate, in order.
 ///
 /// Errors: [`RunError`], before the first UE arrives; later losses end UEs, not the run.
-pub fn run(config: &RunnerConfig, watch: &mut dyn Watch) -> Result<Vec<Report>, RunError> {
+pub fn run(config: &RunnerConfig, watch: &mut dyn Watch) -> Result<Vec<ScenarioReport>, RunError> {
     let mut runner = Runner::open(config)?;
     let ended = runner.run(watch);
     if config.hold {
@@ -578,7 +578,7 @@ impl<'a> Runner<'a> {
         for ue in (0..self.config.ues.len() as u32).map(UeId) {
             let registered = |ue: &ue::Ue| ue.state() != MmState::Deregistered;
             if self.player.cells().ue(ue).is_some_and(registered) {
-                let input = Input::Command(ue, Command::Deregister { switch_off: true });
+                let input = Input::Command(ue, UeCommand::Deregister { switch_off: true });
                 self.player.cells_mut().handle(self.clock.now(), input, &mut self.out);
             }
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use whimbrel_ids::Instant;
 use whimbrel_ngap::{TransferSyntax, fast, to_per};
-use whimbrel_sctp_io::{AssociationId, Config, Refusal, Settings, Transport};
+use whimbrel_sctp_io::{AssociationId, Config, RequestRefusal, Transport, TransportSettings};
 
 use super::runner::{GnbPlace, RunError, RunnerConfig};
 
@@ -89,7 +89,7 @@ impl Site {
         endpoint.outbound_streams = STREAMS;
         endpoint.return_unacknowledged = true;
         endpoint.adaptation = place.config.fastwire.then_some(fast::DIGEST);
-        let mut settings = Settings::new(endpoint);
+        let mut settings = TransportSettings::new(endpoint);
         settings.mode = config.sctp;
         settings.udp_port = config.sctp_udp_ports.0;
         let transport =
@@ -237,7 +237,7 @@ impl Site {
     /// Sets up missing associations when that is due.
     ///
     /// Errors: the serving association cannot be started.
-    pub(super) fn connect(&mut self, now: Instant) -> Result<(), Refusal> {
+    pub(super) fn connect(&mut self, now: Instant) -> Result<(), RequestRefusal> {
         if let Some(stuck) = self.serving.filter(|_| self.patience_ends().is_some_and(|at| at <= now)) {
             self.transport.abort(now, stuck.association);
         }
@@ -273,7 +273,7 @@ impl Site {
         Some(waiting.since + self.attempts.map_or(PATIENCE, grown))
     }
 
-    fn open_to(&mut self, now: Instant, endpoint: usize) -> Result<SiteAssociation, Refusal> {
+    fn open_to(&mut self, now: Instant, endpoint: usize) -> Result<SiteAssociation, RequestRefusal> {
         let addresses = self.endpoints.get(endpoint).map(Vec::as_slice).unwrap_or_default();
         let (port, udp_port) = self.ports;
         let association = self.transport.connect(now, addresses, port, udp_port)?;

@@ -11,7 +11,7 @@ use whimbrel_ngap::{
 };
 
 use super::config::cell_of;
-use super::tunnel::Session;
+use super::tunnel::GnbSession;
 
 /// HandoverPreparationInformation without any optional part.
 const HANDOVER_PREPARATION_INFORMATION: [u8; 2] = [0, 0];
@@ -27,7 +27,7 @@ pub(super) const RAN_STATUS: [u8; 12] =
 
 /// The target's parameters for the UE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Command {
+pub(super) struct TargetParameters {
     /// The target's identifier of the context.
     pub(super) target: RanUeNgapId,
     /// Next hop chaining count of the target's key.
@@ -39,7 +39,7 @@ pub(super) struct Command {
 /// Its bit beside the count.
 const KEY_SET_CHANGE: u8 = 0x80;
 
-impl Command {
+impl TargetParameters {
     /// Encodes HandoverCommand: four bits (one message, no extension), the length and the message.
     pub(super) fn to_container(self) -> Vec<u8> {
         let mut message = RRC_RECONFIGURATION.to_vec();
@@ -53,7 +53,7 @@ impl Command {
         TargetToSourceTransparentContainer::new(rrc).to_vec()
     }
 
-    /// Decodes it; `None` if it was not written by [`Command::to_container`].
+    /// Decodes it; `None` if it was not written by [`TargetParameters::to_container`].
     pub(super) fn of_container(octets: &[u8]) -> Option<Self> {
         let rrc = TargetToSourceTransparentContainer::decode(octets).ok()?.rrc_container;
         let nibbles: Vec<u8> = rrc.iter().flat_map(|o| [o >> 4, o & 15]).collect();
@@ -71,7 +71,7 @@ impl Command {
 pub(super) fn source_to_target(
     source: GlobalGnbId,
     target: GlobalGnbId,
-    sessions: &[Session],
+    sessions: &[GnbSession],
     forwarding: bool,
 ) -> Vec<u8> {
     let cell = |gnb: GlobalGnbId| NgranCgi::NrCgi(NrCgi::new(gnb.plmn, cell_of(gnb)));
@@ -84,7 +84,7 @@ pub(super) fn source_to_target(
     let last = LastVisitedCellItem::new(LastVisitedCellInformation::NgranCell(last));
     let rrc = HANDOVER_PREPARATION_INFORMATION.to_vec();
     let mut m = SourceToTargetTransparentContainer::new(rrc, cell(target), vec![last]);
-    let item = |s: &Session| {
+    let item = |s: &GnbSession| {
         PduSessionResourceInformationItem::new(s.id, s.flows.iter().map(|f| flow(f.qfi)).collect())
     };
     m.pdu_session_resource_information_list = sessions.iter().map(item).collect();
@@ -113,14 +113,14 @@ mod tests {
 
     #[test] // TS 38.413 §9.3.1.21
     fn a_command_comes_back_and_an_altered_one_does_not() {
-        let command = Command { target: RanUeNgapId(0x1234_5678), ncc: 5, key_set_change: true };
+        let command = TargetParameters { target: RanUeNgapId(0x1234_5678), ncc: 5, key_set_change: true };
         let octets = command.to_container();
-        assert_eq!(Command::of_container(&octets), Some(command));
+        assert_eq!(TargetParameters::of_container(&octets), Some(command));
         for i in 0..octets.len() {
             let mut altered = octets.clone();
             altered[i] ^= 0x10;
-            assert_ne!(Command::of_container(&altered), Some(command), "octet {i}");
+            assert_ne!(TargetParameters::of_container(&altered), Some(command), "octet {i}");
         }
-        assert_eq!(Command::of_container(&[]), None);
+        assert_eq!(TargetParameters::of_container(&[]), None);
     }
 }

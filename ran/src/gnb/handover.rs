@@ -3,12 +3,12 @@
 use whimbrel_ids::{GlobalGnbId, Instant, PduSessionId, RanUeNgapId, Tai, Teid};
 use whimbrel_ngap::{Cause, CauseRadioNetwork, EventType};
 
-use super::container::Command;
+use super::container::TargetParameters;
 use super::keys::{ARFCN_DL, pci};
 use super::xn::XnMessage;
 use super::{Due, Event, Gnb, GnbTunnel, Output, UeConnection, Violation, event, violation};
 use crate::outbox::Outbox;
-use crate::radio::{Down, UeId};
+use crate::radio::{DownlinkMessage, UeId};
 
 /// A neighbour gNB with its one cell (TS 38.300 §15.3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ impl Gnb {
         now: Instant,
         id: RanUeNgapId,
         (via, to): (Via, Neighbour),
-        command: Command,
+        command: TargetParameters,
         admitted: &[(PduSessionId, Option<(core::net::IpAddr, Teid)>)],
         out: &mut Outbox<Output>,
     ) {
@@ -135,7 +135,7 @@ impl Gnb {
         let sessions = admitted.iter().map(|(id, _)| *id).collect();
         out.push(Output::Radio(
             ue,
-            Down::Handover {
+            DownlinkMessage::Handover {
                 to: to.id,
                 tai: to.tai,
                 target: command.target,
@@ -155,14 +155,14 @@ impl Gnb {
             Handover::Awaiting { from, .. } => Some((c, from)),
             _ => None,
         }) else {
-            return out.push(Output::Radio(ue, Down::Released));
+            return out.push(Output::Radio(ue, DownlinkMessage::Released));
         };
         context.ue = ue;
         context.radio_lost = false;
         context.handover = Handover::None;
         let (stream, keys) = (context.stream, context.keys.as_ref().map(|k| *k.k_gnb.octets()));
         if let Some(k_gnb) = keys {
-            out.push(Output::Radio(ue, Down::HandoverKey { k_gnb }));
+            out.push(Output::Radio(ue, DownlinkMessage::HandoverKey { k_gnb }));
         }
         self.name_ue(ue, id);
         self.deliver_forwarded(id.0, out);

@@ -42,7 +42,7 @@ use whimbrel_ngap::{
 
 use crate::history::HeldQos;
 use crate::outbox::Outbox;
-use crate::radio::{Down, UeId, Up};
+use crate::radio::{DownlinkMessage, UeId, UplinkMessage};
 use handover::Handover;
 use keys::Keys;
 use slab::Slab;
@@ -50,7 +50,7 @@ use tunnel::GnbTunnel;
 
 pub use config::{Faults, GnbConfig, SupportedTa};
 pub use handover::{Neighbour, Via};
-pub use served::{Served, ServedSession};
+pub use served::{ServedSession, ServedUe};
 pub use tunnel::GTPU_HEADROOM;
 pub use violation::{Violation, cause_text};
 pub use xn::{XnHandoverRequest, XnHandoverRequestAcknowledge, XnMessage};
@@ -111,7 +111,7 @@ pub enum Input<'a> {
     /// Cancel a handover in preparation, with this cause.
     CancelHandover(UeId, Cause),
     /// A message of a UE.
-    Radio(UeId, Up),
+    Radio(UeId, UplinkMessage),
     /// The UE is to be released: UE CONTEXT RELEASE REQUEST with this cause. With "radio connection with UE lost", the
     /// UE receives nothing from now on.
     Release(UeId, Cause),
@@ -191,7 +191,7 @@ pub enum Output {
         packet: Vec<u8>,
     },
     /// A message for a UE.
-    Radio(UeId, Down),
+    Radio(UeId, DownlinkMessage),
     /// Page the UE with this identity.
     Page(STmsi),
     /// An event for the report.
@@ -308,7 +308,7 @@ struct UeConnection {
     set_up: bool,
     /// The UE does not receive: it has left, or has not arrived.
     radio_lost: bool,
-    sessions: Vec<tunnel::Session>,
+    sessions: Vec<tunnel::GnbSession>,
     /// Since AS security was set up.
     keys: Option<Keys>,
     guami: Option<Guami>,
@@ -437,10 +437,10 @@ impl Gnb {
             Input::FurtherAssociationDown => self.further = false,
             Input::FurtherNgap { stream, octets } => self.further_ngap(now, stream, octets, out),
             Input::Ngap { stream, octets } => self.ngap(now, stream, octets, out),
-            Input::Radio(ue, Up::Connect(connect)) => self.initial_ue_message(ue, connect, out),
-            Input::Radio(ue, Up::Nas(nas)) => self.uplink_nas(ue, nas, out),
-            Input::Radio(ue, Up::Gone) => self.ue_gone(ue, out),
-            Input::Radio(ue, Up::HandoverComplete { target, .. }) => {
+            Input::Radio(ue, UplinkMessage::Connect(connect)) => self.initial_ue_message(ue, connect, out),
+            Input::Radio(ue, UplinkMessage::Nas(nas)) => self.uplink_nas(ue, nas, out),
+            Input::Radio(ue, UplinkMessage::Gone) => self.ue_gone(ue, out),
+            Input::Radio(ue, UplinkMessage::HandoverComplete { target, .. }) => {
                 self.ue_arrived(now, ue, target, out);
             }
             Input::Gtpu { source, datagram } => self.gtpu(now, source, datagram, out),
@@ -449,12 +449,12 @@ impl Gnb {
             Input::CancelHandover(ue, cause) => self.cancel_handover(now, ue, cause, out),
             Input::Release(ue, cause) => self.request_release(ue, cause, out),
             Input::Notify { ue, session, qfi, fulfilled } => {
-                self.notify(ue, session, qfi, fulfilled, out);
+                self.notify_qos_flow(ue, session, qfi, fulfilled, out);
             }
-            Input::LetSessionGo(ue, session) => self.let_session_go(ue, session, out),
+            Input::LetSessionGo(ue, session) => self.release_session(ue, session, out),
             Input::IndicateModification(ue) => self.indicate_modification(ue, out),
             Input::Inactive(ue, inactive) => self.report_inactive(ue, inactive, out),
-            Input::ResetSome(ues) => self.reset_some(now, ues, out),
+            Input::ResetSome(ues) => self.reset_connections(now, ues, out),
             Input::Reset => self.reset_all(now, out),
             Input::Reconfigure(config) => self.reconfigure(config, out),
             Input::Tick => self.tick(now, out),
@@ -494,11 +494,11 @@ impl Gnb {
             Message::AmfConfigurationUpdate(m) => self.amf_configuration_update(m, out),
             Message::NgReset(m) => self.reset_by_amf(now, m, out),
             Message::NgResetAcknowledge(_) => event(Event::ResetAcknowledged, out),
-            Message::OverloadStart(m) => self.overloaded(Some(m), out),
-            Message::OverloadStop(_) => self.overloaded(None, out),
-            Message::WriteReplaceWarningRequest(m) => self.warn(&m, out),
-            Message::PwsCancelRequest(m) => self.end_warning(&m, out),
-            Message::PduSessionResourceModifyConfirm(m) => self.modification_confirmed(at, &m, out),
+            Message::OverloadStart(m) => self.handle_overload(Some(m), out),
+            Message::OverloadStop(_) => self.handle_overload(None, out),
+            Message::WriteReplaceWarningRequest(m) => self.broadcast_warning(&m, out),
+            Message::PwsCancelRequest(m) => self.cancel_warning(&m, out),
+            Message::PduSessionResourceModifyConfirm(m) => self.handle_modify_confirm(at, &m, out),
             Message::LocationReportingControl(m) => self.location_control(at, m, out),
             Message::DownlinkRanConfigurationTransfer(m) => {
                 let transfer = m.son_configuration_transfer_dl.unwrap_or_default();
@@ -604,7 +604,7 @@ impl Gnb {
         if let Some(newest) = self.by_ue.get_mut(context.ue.index()).filter(|n| **n == id.0) {
             *newest = 0;
             if !context.radio_lost {
-                out.push(Output::Radio(context.ue, Down::Released));
+                out.push(Output::Radio(context.ue, DownlinkMessage::Released));
             }
         }
         Some(context)

@@ -14,11 +14,11 @@ use whimbrel_ngap::{
     UplinkRanStatusTransfer, UplinkUeAssociatedNrppaTransport,
 };
 
-use super::container::{self, Command, RAN_STATUS};
+use super::container::{self, RAN_STATUS, TargetParameters};
 use super::handover::{Handover, HandoverOrigin};
 use super::keys::Keys;
-use super::pdu_session::{Refused, RequestedSession};
-use super::tunnel::Session;
+use super::pdu_session::{RefusedSetup, RequestedSession};
+use super::tunnel::GnbSession;
 use super::{Event, Gnb, Neighbour, Output, ReceivedMessage, Via, Violation, event, violation};
 use crate::outbox::Outbox;
 use crate::radio::UeId;
@@ -53,7 +53,7 @@ impl Gnb {
             self.config.direct_forwarding.then_some(DirectForwardingPathAvailability::DirectPathAvailable);
         let mut transfer = HandoverRequiredTransfer::new();
         transfer.direct_forwarding_path_availability = direct;
-        let item = |s: &Session| PduSessionResourceItem::new(s.id, transfer.to_vec());
+        let item = |s: &GnbSession| PduSessionResourceItem::new(s.id, transfer.to_vec());
         let target = TargetRanNodeId::new(GlobalRanNodeId::GlobalGnbId(to.id), to.tai);
         let mut m = HandoverRequired::new(
             context.amf_ue_ngap_id?,
@@ -114,7 +114,7 @@ impl Gnb {
             let cause = Cause::RadioNetwork(CauseRadioNetwork::HandoverCancelled);
             return self.send_cancel(now, id, cause, out);
         }
-        let Some(command) = Command::of_container(&m.target_to_source_transparent_container) else {
+        let Some(command) = TargetParameters::of_container(&m.target_to_source_transparent_container) else {
             self.set_handover(id, Handover::None);
             return violation(Some(ue), Violation::ContainerAltered, out);
         };
@@ -248,7 +248,7 @@ impl Gnb {
             let forwarding = proposed.as_ref().is_some_and(|p| p.contains(&requested.id));
             match self.admit_handed_over(id, &requested, forwarding, out) {
                 Ok(transfer) => admitted.push(PduSessionResourceItem::new(requested.id, transfer.to_vec())),
-                Err(Refused(cause)) => {
+                Err(RefusedSetup(cause)) => {
                     let transfer = HandoverResourceAllocationUnsuccessfulTransfer::new(cause);
                     failed.push(PduSessionResourceItem::new(requested.id, transfer.to_vec()));
                 }
@@ -258,7 +258,7 @@ impl Gnb {
             self.contexts.remove(id.0);
             return self.handover_failure(at, amf_ue_ngap_id, none, out);
         }
-        let container = Command { target: id, ncc, key_set_change }.to_container();
+        let container = TargetParameters { target: id, ncc, key_set_change }.to_container();
         let mut answer = HandoverRequestAcknowledge::new(amf_ue_ngap_id, id, container);
         answer.pdu_session_resource_admitted_list = admitted;
         answer.pdu_session_resource_failed_to_setup_list_ho_ack = failed;
@@ -285,7 +285,7 @@ impl Gnb {
         requested: &RequestedSession,
         forwarding: bool,
         out: &mut Outbox<Output>,
-    ) -> Result<HandoverRequestAcknowledgeTransfer, Refused> {
+    ) -> Result<HandoverRequestAcknowledgeTransfer, RefusedSetup> {
         let not_possible = self.faults.refuse_forwarding || self.forwarding_not_possible(&requested.transfer);
         let admitted = self.admit_session(id, requested, out)?;
         let tunnel = match forwarding && !not_possible {

@@ -7,20 +7,20 @@ use whimbrel_ngap::{
 
 use super::{Event, Gnb, Output, ReceivedMessage, Violation, event, violation};
 use crate::outbox::Outbox;
-use crate::radio::{Connect, Down, UeId};
+use crate::radio::{Connect, DownlinkMessage, UeId};
 
 impl Gnb {
     /// INITIAL UE MESSAGE (§8.6.1). Every connection requests a UE context, as a gNB does that wants AS security at
     /// once.
     pub(super) fn initial_ue_message(&mut self, ue: UeId, connect: Connect, out: &mut Outbox<Output>) {
-        if self.overload.as_mut().is_some_and(|o| o.bars(connect.cause)) {
+        if self.overload.as_mut().is_some_and(|o| o.is_barred(connect.cause)) {
             event(Event::Barred(ue), out);
-            return out.push(Output::Radio(ue, Down::Rejected));
+            return out.push(Output::Radio(ue, DownlinkMessage::Rejected));
         }
         let id = if self.is_up() { self.new_context(ue, None) } else { None };
         let Some(context) = id.and_then(|id| self.contexts.get(id.0)) else {
             // No AMF, or no free context: the UE's connection is refused.
-            return out.push(Output::Radio(ue, Down::Released));
+            return out.push(Output::Radio(ue, DownlinkMessage::Released));
         };
         let location = self.config.location();
         let mut m = InitialUeMessage::new(context.ran_ue_ngap_id, connect.nas, location, connect.cause);
@@ -33,7 +33,7 @@ impl Gnb {
     /// UPLINK NAS TRANSPORT (§8.6.3).
     pub(super) fn uplink_nas(&mut self, ue: UeId, nas: Vec<u8>, out: &mut Outbox<Output>) {
         let Some(context) = self.of_ue(ue).filter(|c| !c.radio_lost) else {
-            return out.push(Output::Radio(ue, Down::Released));
+            return out.push(Output::Radio(ue, DownlinkMessage::Released));
         };
         // Without an AMF UE NGAP ID the AMF has not answered yet, and a second message cannot be sent.
         let Some(amf_ue_ngap_id) = context.amf_ue_ngap_id else { return };
@@ -58,14 +58,14 @@ impl Gnb {
             answer.nas_pdu = m.nas_pdu;
             return self.send(stream, &answer.into(), out);
         }
-        out.push(Output::Radio(ue, Down::Nas(m.nas_pdu)));
+        out.push(Output::Radio(ue, DownlinkMessage::Nas(m.nas_pdu)));
     }
 
     /// Delivers a NAS message from another NGAP message.
     pub(super) fn deliver(&self, ue: UeId, nas: Option<Vec<u8>>, out: &mut Outbox<Output>) {
         let heard = self.of_ue(ue).is_some_and(|c| !c.radio_lost);
         if let Some(nas) = nas.filter(|_| heard) {
-            out.push(Output::Radio(ue, Down::Nas(nas)));
+            out.push(Output::Radio(ue, DownlinkMessage::Nas(nas)));
         }
     }
 

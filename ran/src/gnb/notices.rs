@@ -1,5 +1,5 @@
-//! Notifications of the gNB and of the AMF: TS 38.413 §8.2.4, §8.2.5 sessions; §8.3.5 RRC inactive; §8.7.7, §8.7.8
-//! overload; §8.8 configuration transfer; §8.9 warnings; §8.12 location.
+//! Notifications of the gNB and of the AMF: TS 38.413 §8.2.4, §8.2.5 sessions; §8.3.5 RRC inactive; §8.7.4 NG
+//! RESET; §8.7.7, §8.7.8 overload; §8.9 warnings; §8.12 location.
 
 use whimbrel_ids::{PduSessionId, Qfi, Teid};
 use whimbrel_ngap::{
@@ -16,14 +16,14 @@ use whimbrel_ngap::{
 use whimbrel_ngap::{Cause, CauseRadioNetwork};
 
 use super::config::cell_of;
-use super::tunnel::{GnbTunnel, Session};
+use super::tunnel::{GnbSession, GnbTunnel};
 use super::{Event, Gnb, Output, ReceivedMessage, Violation, event, violation};
 use crate::outbox::Outbox;
 use crate::radio::UeId;
 
 impl Gnb {
     /// PDU SESSION RESOURCE NOTIFY (§8.2.4): the guarantee of a GBR flow is no longer fulfilled, or is again.
-    pub(super) fn notify(
+    pub(super) fn notify_qos_flow(
         &mut self,
         ue: UeId,
         session: PduSessionId,
@@ -43,7 +43,7 @@ impl Gnb {
     }
 
     /// PDU SESSION RESOURCE NOTIFY (§8.2.4): the gNB has released a session.
-    pub(super) fn let_session_go(&mut self, ue: UeId, session: PduSessionId, out: &mut Outbox<Output>) {
+    pub(super) fn release_session(&mut self, ue: UeId, session: PduSessionId, out: &mut Outbox<Output>) {
         let Some(context) = self.of_ue(ue) else { return };
         let (id, stream) = (context.ran_ue_ngap_id, context.stream);
         let Some(amf_ue_ngap_id) = context.amf_ue_ngap_id else { return };
@@ -84,7 +84,7 @@ impl Gnb {
     }
 
     /// PDU SESSION RESOURCE MODIFY CONFIRM (§8.2.5.2).
-    pub(super) fn modification_confirmed(
+    pub(super) fn handle_modify_confirm(
         &mut self,
         at: ReceivedMessage,
         m: &PduSessionResourceModifyConfirm,
@@ -123,7 +123,7 @@ impl Gnb {
                 continue;
             };
             // A session that could not be modified stays as it was.
-            gone.extend(take_new_tunnel(session, confirmed.map(|(_, uplink)| *uplink)));
+            gone.extend(complete_tunnel_change(session, confirmed.map(|(_, uplink)| *uplink)));
         }
         gone.into_iter().for_each(|teid: Teid| {
             self.tunnels.remove(teid.0);
@@ -132,7 +132,12 @@ impl Gnb {
     }
 
     /// NG RESET of some connections (§8.7.4.2.2).
-    pub(super) fn reset_some(&mut self, now: whimbrel_ids::Instant, ues: &[UeId], out: &mut Outbox<Output>) {
+    pub(super) fn reset_connections(
+        &mut self,
+        now: whimbrel_ids::Instant,
+        ues: &[UeId],
+        out: &mut Outbox<Output>,
+    ) {
         let cause = Cause::RadioNetwork(CauseRadioNetwork::Unspecified);
         let mut items = Vec::new();
         for ue in ues {
@@ -197,7 +202,7 @@ impl Gnb {
 
     /// OVERLOAD START and STOP (§8.7.7, §8.7.8). Its slice lists do not apply: these UEs name no slice to their gNB (NSSAI
     /// inclusion mode D, TS 24.501 §4.6.2.3).
-    pub(super) fn overloaded(&mut self, m: Option<OverloadStart>, out: &mut Outbox<Output>) {
+    pub(super) fn handle_overload(&mut self, m: Option<OverloadStart>, out: &mut Outbox<Output>) {
         event(Event::Overload(m.is_some()), out);
         self.overload = m.and_then(|m| {
             let OverloadResponse::OverloadAction(action) = m.amf_overload_response?;
@@ -207,7 +212,7 @@ impl Gnb {
     }
 
     /// WRITE-REPLACE WARNING (§8.9.1): broadcast in the one cell.
-    pub(super) fn warn(&self, m: &WriteReplaceWarningRequest, out: &mut Outbox<Output>) {
+    pub(super) fn broadcast_warning(&self, m: &WriteReplaceWarningRequest, out: &mut Outbox<Output>) {
         let mut answer = WriteReplaceWarningResponse::new(m.message_identifier, m.serial_number);
         let cell = NrCgi::new(self.config.id.plmn, cell_of(self.config.id));
         answer.broadcast_completed_area_list =
@@ -217,15 +222,19 @@ impl Gnb {
     }
 
     /// PWS CANCEL (§8.9.2).
-    pub(super) fn end_warning(&self, m: &PwsCancelRequest, out: &mut Outbox<Output>) {
+    pub(super) fn cancel_warning(&self, m: &PwsCancelRequest, out: &mut Outbox<Output>) {
         let answer = PwsCancelResponse::new(m.message_identifier, m.serial_number);
         self.send(0, &answer.into(), out);
         event(Event::Warning { message: m.message_identifier, serial: m.serial_number, on_air: false }, out);
     }
 }
 
-/// Switches a session to its new tunnel if that was confirmed; returns the unused tunnel.
-fn take_new_tunnel(session: &mut Session, uplink: Option<(core::net::IpAddr, Teid)>) -> Option<Teid> {
+/// Switches a session to its new tunnel if that was confirmed, or keeps the old one; returns the unused
+/// tunnel.
+fn complete_tunnel_change(
+    session: &mut GnbSession,
+    uplink: Option<(core::net::IpAddr, Teid)>,
+) -> Option<Teid> {
     let next = session.next_downlink_teid.take()?;
     match uplink {
         Some(uplink) => {
@@ -248,8 +257,8 @@ pub(super) struct Overload {
 
 impl Overload {
     /// Whether a connection is rejected. Rejections are spaced evenly, so that the percentage is met without randomness.
-    pub(super) fn bars(&mut self, cause: RrcEstablishmentCause) -> bool {
-        if !is_named(self.action, cause) {
+    pub(super) fn is_barred(&mut self, cause: RrcEstablishmentCause) -> bool {
+        if !applies_to(self.action, cause) {
             return false;
         }
         self.owed += self.percent;
@@ -262,7 +271,7 @@ impl Overload {
 }
 
 /// Whether an action applies to connections with this cause (§8.7.7.2).
-fn is_named(action: OverloadAction, cause: RrcEstablishmentCause) -> bool {
+fn applies_to(action: OverloadAction, cause: RrcEstablishmentCause) -> bool {
     use OverloadAction as A;
     use RrcEstablishmentCause as C;
     let data = matches!(cause, C::MoData | C::MoSms | C::MoVideoCall | C::MoVoiceCall);
@@ -315,7 +324,7 @@ mod tests {
                 [&[C::MoSignalling], &data[..]].concat(),
             ),
         ] {
-            let found: Vec<C> = CAUSES.into_iter().filter(|c| is_named(action, *c)).collect();
+            let found: Vec<C> = CAUSES.into_iter().filter(|c| applies_to(action, *c)).collect();
             assert_eq!(found, named, "{action:?}");
         }
     }
@@ -326,8 +335,8 @@ mod tests {
             let mut overload = Overload { action: A::RejectRrcCrSignalling, percent, owed: 0 };
             let mut barred = 0;
             for _ in 0..1000 {
-                assert!(!overload.bars(C::MtAccess) && !overload.bars(C::Emergency));
-                barred += u32::from(overload.bars(C::MoData));
+                assert!(!overload.is_barred(C::MtAccess) && !overload.is_barred(C::Emergency));
+                barred += u32::from(overload.is_barred(C::MoData));
             }
             assert_eq!(barred, u32::from(percent) * 10);
         }

@@ -17,10 +17,10 @@ use whimbrel_ngap::{
     UpTransportLayerInformation,
 };
 
-use super::tunnel::{GnbTunnel, LATE, Session, SessionFlow};
+use super::tunnel::{GnbSession, GnbTunnel, LATE, SessionFlow};
 use super::{Gnb, Output, ReceivedMessage, Violation, violation};
 use crate::outbox::Outbox;
-use crate::radio::{Down, UeId};
+use crate::radio::{DownlinkMessage, UeId};
 
 /// A session that the AMF requests, from any of the messages.
 pub(super) struct RequestedSession {
@@ -46,7 +46,7 @@ impl From<PduSessionResourceSetupItemSuReq> for RequestedSession {
 
 /// The result of setups.
 #[derive(Default)]
-pub(super) struct Done {
+pub(super) struct SetupResult {
     pub(super) set_up: Vec<PduSessionResourceItem>,
     pub(super) failed: Vec<PduSessionResourceItem>,
     /// NAS messages of the sessions that were set up, for the UE; those of the others are not delivered (§8.2.1.3).
@@ -54,7 +54,7 @@ pub(super) struct Done {
 }
 
 /// A failed setup, with its cause.
-pub(super) struct Refused(pub(super) Cause);
+pub(super) struct RefusedSetup(pub(super) Cause);
 
 /// An admitted session.
 pub(super) struct AdmittedSession {
@@ -63,7 +63,7 @@ pub(super) struct AdmittedSession {
     pub(super) security_result: Option<SecurityResult>,
 }
 
-impl From<CauseRadioNetwork> for Refused {
+impl From<CauseRadioNetwork> for RefusedSetup {
     fn from(cause: CauseRadioNetwork) -> Self {
         Self(Cause::RadioNetwork(cause))
     }
@@ -105,15 +105,15 @@ impl Gnb {
         id: RanUeNgapId,
         requested: Vec<RequestedSession>,
         out: &mut Outbox<Output>,
-    ) -> Done {
-        let mut done = Done::default();
+    ) -> SetupResult {
+        let mut done = SetupResult::default();
         for w in requested {
             match self.set_up_session(id, &w, out) {
                 Ok(transfer) => {
                     done.set_up.push(PduSessionResourceItem::new(w.id, transfer.to_vec()));
                     done.nas.extend(w.nas);
                 }
-                Err(Refused(cause)) => {
+                Err(RefusedSetup(cause)) => {
                     let transfer = PduSessionResourceSetupUnsuccessfulTransfer::new(cause);
                     done.failed.push(PduSessionResourceItem::new(w.id, transfer.to_vec()));
                 }
@@ -127,7 +127,7 @@ impl Gnb {
         id: RanUeNgapId,
         requested: &RequestedSession,
         out: &mut Outbox<Output>,
-    ) -> Result<PduSessionResourceSetupResponseTransfer, Refused> {
+    ) -> Result<PduSessionResourceSetupResponseTransfer, RefusedSetup> {
         let lost = CauseRadioNetwork::RadioConnectionWithUeLost;
         let context = self.contexts.get(id.0).ok_or(lost)?;
         if context.radio_lost {
@@ -135,7 +135,7 @@ impl Gnb {
         }
         let ue = context.ue;
         let admitted = self.admit_session(id, requested, out)?;
-        out.push(Output::Radio(ue, Down::UserPlane { session: requested.id, up: true }));
+        out.push(Output::Radio(ue, DownlinkMessage::UserPlane { session: requested.id, up: true }));
         let flows = admitted.flows.into_iter().map(AssociatedQosFlowItem::new).collect();
         let flows = QosFlowPerTnlInformation::new(admitted.downlink, flows);
         let mut answer = PduSessionResourceSetupResponseTransfer::new(flows);
@@ -149,7 +149,7 @@ impl Gnb {
         id: RanUeNgapId,
         requested: &RequestedSession,
         out: &mut Outbox<Output>,
-    ) -> Result<AdmittedSession, Refused> {
+    ) -> Result<AdmittedSession, RefusedSetup> {
         let lost = CauseRadioNetwork::RadioConnectionWithUeLost;
         let context = self.contexts.get(id.0).ok_or(lost)?;
         let (ue, session_id) = (context.ue, requested.id);
@@ -165,7 +165,7 @@ impl Gnb {
         }
         let transfer = PduSessionResourceSetupRequestTransfer::decode(&requested.transfer).map_err(|e| {
             violation(Some(ue), Violation::Transfer(session_id, e), out);
-            Refused(Cause::Protocol(CauseProtocol::TransferSyntaxError))
+            RefusedSetup(Cause::Protocol(CauseProtocol::TransferSyntaxError))
         })?;
         if transfer.pdu_session_aggregate_maximum_bit_rate.is_none() {
             violation(Some(ue), Violation::MissingSessionAmbr(session_id), out);
@@ -179,7 +179,7 @@ impl Gnb {
             CauseRadioNetwork::Unspecified
         })?;
         let security_result = transfer.security_indication.as_ref().map(security_result);
-        let session = Session {
+        let session = GnbSession {
             id: session_id,
             s_nssai: requested.s_nssai,
             downlink_teid: Teid(0),
@@ -200,7 +200,7 @@ impl Gnb {
     }
 
     /// Adds a session with a tunnel to a context; `None` if there is no free tunnel.
-    pub(super) fn keep_session(&mut self, id: RanUeNgapId, mut session: Session) -> Option<Teid> {
+    pub(super) fn keep_session(&mut self, id: RanUeNgapId, mut session: GnbSession) -> Option<Teid> {
         self.contexts.get(id.0)?;
         let teid = Teid(self.tunnels.insert(|_| GnbTunnel::N3(id.0, session.id))?);
         session.downlink_teid = teid;
@@ -248,7 +248,7 @@ impl Gnb {
                     answer.pdu_session_resource_modify_list_mod_res.push(done);
                     nas.extend(item.nas_pdu);
                 }
-                Err(Refused(cause)) => {
+                Err(RefusedSetup(cause)) => {
                     let transfer = PduSessionResourceModifyUnsuccessfulTransfer::new(cause);
                     let failed = PduSessionResourceItem::new(id, transfer.to_vec());
                     answer.pdu_session_resource_failed_to_modify_list_mod_res.push(failed);
@@ -268,10 +268,10 @@ impl Gnb {
         id: PduSessionId,
         transfer: &[u8],
         out: &mut Outbox<Output>,
-    ) -> Result<PduSessionResourceModifyResponseTransfer, Refused> {
+    ) -> Result<PduSessionResourceModifyResponseTransfer, RefusedSetup> {
         let transfer = PduSessionResourceModifyRequestTransfer::decode(transfer).map_err(|e| {
             violation(Some(ue), Violation::Transfer(id, e), out);
-            Refused(Cause::Protocol(CauseProtocol::TransferSyntaxError))
+            RefusedSetup(Cause::Protocol(CauseProtocol::TransferSyntaxError))
         })?;
         let tunnel = transfer.ul_ngu_up_tnl_modify_list.first();
         let peer = tunnel.and_then(|t| self.peer(&t.ul_ngu_up_tnl_information));
@@ -320,7 +320,7 @@ impl Gnb {
             self.tunnels.remove(teid.0);
         }
         if !context.radio_lost {
-            out.push(Output::Radio(context.ue, Down::UserPlane { session: id, up: false }));
+            out.push(Output::Radio(context.ue, DownlinkMessage::UserPlane { session: id, up: false }));
         }
         true
     }
@@ -344,7 +344,7 @@ fn flows(transfer: &PduSessionResourceSetupRequestTransfer) -> Option<Vec<Sessio
 fn modify_flows(
     now: Instant,
     ue: UeId,
-    session: &mut Session,
+    session: &mut GnbSession,
     transfer: &PduSessionResourceModifyRequestTransfer,
     out: &mut Outbox<Output>,
 ) -> PduSessionResourceModifyResponseTransfer {

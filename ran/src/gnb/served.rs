@@ -9,7 +9,7 @@ use crate::radio::UeId;
 
 /// A UE with a context at a gNB.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Served {
+pub struct ServedUe {
     /// The UE that is served.
     pub ue: UeId,
     /// The AMF's identifier of the context, once known.
@@ -37,9 +37,9 @@ pub struct ServedSession {
 
 impl Gnb {
     /// The UEs that have a context here; one that is being handed over has one at both its gNBs.
-    pub fn served(&self) -> impl Iterator<Item = Served> {
+    pub fn served(&self) -> impl Iterator<Item = ServedUe> {
         let contexts = self.contexts.ids().filter_map(|id| self.contexts.get(id));
-        contexts.map(|context| Served {
+        contexts.map(|context| ServedUe {
             ue: context.ue,
             amf_ue_ngap_id: context.amf_ue_ngap_id,
             ran_ue_ngap_id: context.ran_ue_ngap_id,
@@ -49,7 +49,7 @@ impl Gnb {
     }
 }
 
-fn served_session(session: &super::tunnel::Session) -> ServedSession {
+fn served_session(session: &super::tunnel::GnbSession) -> ServedSession {
     ServedSession {
         id: session.id,
         downlink_teid: session.downlink_teid,

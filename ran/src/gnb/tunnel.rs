@@ -35,7 +35,7 @@ pub(super) struct SessionFlow {
 
 /// An active session.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct GnbSession {
     pub(super) id: PduSessionId,
     pub(super) s_nssai: SNssai,
     pub(super) downlink_teid: Teid,
@@ -245,7 +245,7 @@ impl Gnb {
 
     /// Releases the tunnels of a context. Forwarding continues for a while, since the UPF's last packets and its end
     /// marker may be in transit.
-    pub(super) fn close_tunnels(&mut self, now: Instant, sessions: &[Session]) {
+    pub(super) fn close_tunnels(&mut self, now: Instant, sessions: &[GnbSession]) {
         for session in sessions {
             for teid in session.forwarding_teid.iter().chain(&session.next_downlink_teid) {
                 self.tunnels.remove(teid.0);
@@ -264,7 +264,7 @@ impl Gnb {
 }
 
 /// Ends the queueing of a session at the target; returns the unused forwarding tunnel.
-fn release(ue: UeId, session: &mut Session, out: &mut Outbox<Output>) -> Option<Teid> {
+fn release(ue: UeId, session: &mut GnbSession, out: &mut Outbox<Output>) -> Option<Teid> {
     for held in session.reordering.take().into_iter().flat_map(|r| r.direct) {
         deliver(ue, session.id, held, out);
     }

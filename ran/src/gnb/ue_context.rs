@@ -14,7 +14,7 @@ use super::keys::Keys;
 use super::pdu_session::RequestedSession;
 use super::{Event, Gnb, Output, ReceivedMessage, Violation, event, violation};
 use crate::outbox::Outbox;
-use crate::radio::{Down, UeId};
+use crate::radio::{DownlinkMessage, UeId};
 
 /// NEA1 to NEA3 or NIA1 to NIA3 in NGAP: the highest bits (TS 38.413 §9.3.1.86; all zero: only the null algorithm).
 const ALGORITHMS_1_TO_3: u16 = 0xe000;
@@ -56,7 +56,7 @@ impl Gnb {
             context.allowed_nssai.clone_from(&m.allowed_nssai);
             context.reports_inactive = reports(m.rrc_inactive_transition_report_request.as_ref(), false);
         }
-        out.push(Output::Radio(ue, Down::AsSecurity { k_gnb: m.security_key.0 }));
+        out.push(Output::Radio(ue, DownlinkMessage::AsSecurity { k_gnb: m.security_key.0 }));
         let requested: Vec<RequestedSession> =
             m.pdu_session_resource_setup_list_cxt_req.into_iter().map(RequestedSession::from).collect();
         let done = self.set_up_sessions(m.ran_ue_ngap_id, requested, out);
@@ -130,7 +130,7 @@ impl Gnb {
         if let Some(key) = &m.security_key {
             context.keys = Some(Keys::initial(key.0));
             if !context.radio_lost {
-                out.push(Output::Radio(context.ue, Down::AsSecurity { k_gnb: key.0 }));
+                out.push(Output::Radio(context.ue, DownlinkMessage::AsSecurity { k_gnb: key.0 }));
             }
         }
         let mut named = m.amf_ue_ngap_id;
@@ -157,7 +157,7 @@ impl Gnb {
         let lost = cause == Cause::RadioNetwork(CauseRadioNetwork::RadioConnectionWithUeLost);
         if lost && !context.radio_lost {
             context.radio_lost = true;
-            out.push(Output::Radio(ue, Down::Released));
+            out.push(Output::Radio(ue, DownlinkMessage::Released));
         }
         self.request_context_release(id, cause, out);
     }

@@ -14,15 +14,15 @@ use whimbrel_ngap::{
 };
 use whimbrel_security::{KGnb, Nh};
 
-use super::container::Command;
+use super::container::TargetParameters;
 use super::handover::{Handover, HandoverOrigin};
 use super::keys::Keys;
 use super::pdu_session::security_result;
-use super::tunnel::{Session, SessionFlow};
+use super::tunnel::{GnbSession, SessionFlow};
 use super::ue_context::reports;
 use super::{Event, Gnb, Neighbour, Output, ReceivedMessage, Via, Violation, event, violation};
 use crate::outbox::Outbox;
-use crate::radio::{Down, UeId};
+use crate::radio::{DownlinkMessage, UeId};
 
 /// An Xn message.
 #[derive(Clone, Debug)]
@@ -145,7 +145,7 @@ impl Gnb {
             return;
         };
         let next = keys.towards(to.id);
-        let session = |s: &Session| XnSession {
+        let session = |s: &GnbSession| XnSession {
             id: s.id,
             s_nssai: s.s_nssai,
             uplink: s.uplink,
@@ -215,7 +215,7 @@ impl Gnb {
         if let Some(context) = self.contexts.get_mut(id.0) {
             context.refused_sessions = refused;
         }
-        let container = Command { target: id, ncc: m.ncc, key_set_change: false }.to_container();
+        let container = TargetParameters { target: id, ncc: m.ncc, key_set_change: false }.to_container();
         let answer = XnHandoverRequestAcknowledge { source, admitted, container };
         let message = XnMessage::HandoverRequestAcknowledge(Box::new(answer));
         out.push(Output::Xn { to: from, message });
@@ -225,7 +225,7 @@ impl Gnb {
         if !self.config.serves_slice(s.s_nssai) || self.faults.refuse_sessions.contains(&s.id) {
             return false;
         }
-        let session = Session {
+        let session = GnbSession {
             id: s.id,
             s_nssai: s.s_nssai,
             downlink_teid: Teid(0),
@@ -247,7 +247,7 @@ impl Gnb {
     fn xn_acknowledged(&mut self, now: Instant, m: &XnHandoverRequestAcknowledge, out: &mut Outbox<Output>) {
         let Some(context) = self.contexts.get(m.source.0) else { return };
         let Handover::Preparing { via: Via::Xn, to, .. } = context.handover else { return };
-        let Some(command) = Command::of_container(&m.container) else { return };
+        let Some(command) = TargetParameters::of_container(&m.container) else { return };
         self.command_ue(now, m.source, (Via::Xn, to), command, &m.admitted, out);
     }
 
@@ -261,7 +261,7 @@ impl Gnb {
     ) {
         let Some(context) = self.contexts.get(id.0) else { return };
         let Some(amf_ue_ngap_id) = context.amf_ue_ngap_id else { return };
-        let item = |s: &Session| {
+        let item = |s: &GnbSession| {
             let flows = s.flows.iter().map(|f| QosFlowAcceptedItem::new(f.qfi)).collect();
             let mut transfer = PathSwitchRequestTransfer::new(self.tunnel(s.downlink_teid), flows);
             let security = s.security.as_ref();
@@ -308,7 +308,7 @@ impl Gnb {
         if m.new_security_context_ind.is_some() {
             // A key of a new K_AMF, taken into use at once (TS 33.501 §6.9.2.3.2).
             context.keys = Some(Keys::initial(nh));
-            out.push(Output::Radio(ue, Down::AsSecurity { k_gnb: nh }));
+            out.push(Output::Radio(ue, DownlinkMessage::AsSecurity { k_gnb: nh }));
         } else {
             if let Some(keys) = &mut context.keys {
                 keys.fresh = Some((ncc, Nh::new(nh)));
@@ -316,7 +316,7 @@ impl Gnb {
             if used == Some(ncc) {
                 violation(Some(ue), Violation::NextHopNotFresh, out);
             }
-            out.push(Output::Radio(ue, Down::NextHop { ncc, nh }));
+            out.push(Output::Radio(ue, DownlinkMessage::NextHop { ncc, nh }));
         }
         self.judge_capabilities(m.ran_ue_ngap_id, known, m.ue_security_capabilities, out);
         if !m.allowed_nssai.iter().any(|s| self.config.serves_slice(*s)) {

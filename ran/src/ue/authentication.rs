@@ -8,7 +8,7 @@ use whimbrel_nas::mm::{
 use whimbrel_security::AuthenticationFailure as Refusal;
 use whimbrel_security::{Abba, Autn, EapAkaPrimePeer, KAmf, PeerAnswer, Rand, ServingNetworkName};
 
-use super::{Event, MmState, Output, Procedure, Reason, Timer, Ue, event};
+use super::{Event, MeasuredProcedure, MmState, Output, Reason, Timer, Ue, event};
 use crate::outbox::Outbox;
 
 /// A 5G NAS security context that SECURITY MODE COMMAND may take into use.
@@ -226,10 +226,10 @@ impl Ue {
     /// Ends the running mobility procedure without a retry.
     fn abandon(&mut self, now: Instant, reason: Reason, out: &mut Outbox<Output>) {
         let procedure = match self.state {
-            MmState::RegisteredInitiated => Procedure::Registration,
-            MmState::ServiceRequestInitiated => Procedure::ServiceRequest,
-            MmState::DeregisteredInitiated => Procedure::Deregistration,
-            MmState::Deregistered | MmState::Registered => Procedure::Registration,
+            MmState::RegisteredInitiated => MeasuredProcedure::Registration,
+            MmState::ServiceRequestInitiated => MeasuredProcedure::ServiceRequest,
+            MmState::DeregisteredInitiated => MeasuredProcedure::Deregistration,
+            MmState::Deregistered | MmState::Registered => MeasuredProcedure::Registration,
         };
         let since = self.initial.as_ref().map_or(now, |i| i.since);
         self.timers.stop_procedures();

@@ -99,7 +99,7 @@ pub struct VeilCard {
     pub seed: Seed,
     /// H(token) of the operator that the UE hears.
     pub(super) token: Option<whimbrel_privacy::token::TokenHash>,
-    pub(super) state: super::veil::Veil,
+    pub(super) state: super::veil::VeiledAttach,
 }
 
 impl VeilCard {

@@ -99,7 +99,7 @@ impl Ue {
         let asked = self.state == MmState::DeregisteredInitiated;
         let since = self.initial.as_ref().filter(|_| asked).map(|i| i.since);
         self.timers.stop_procedures();
-        self.pending.retain(|c| matches!(c, super::Command::Register));
+        self.pending.retain(|c| matches!(c, super::UeCommand::Register));
         self.drop_sessions(out);
         self.state = MmState::Deregistered;
         event(Event::Deregistered { since, cause }, out);

@@ -13,7 +13,7 @@ use whimbrel_open::msg::RefusalCause;
 
 /// A measured procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Procedure {
+pub enum MeasuredProcedure {
     /// Registration (TS 24.501 §5.5.1).
     Registration,
     /// Service request (§5.6.1).
@@ -28,7 +28,7 @@ pub enum Procedure {
     SessionRelease,
 }
 
-impl Procedure {
+impl MeasuredProcedure {
     /// All, in the order of their clauses.
     pub const ALL: [Self; 6] = [
         Self::Registration,
@@ -40,7 +40,7 @@ impl Procedure {
     ];
 }
 
-impl fmt::Display for Procedure {
+impl fmt::Display for MeasuredProcedure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Registration => "registration",
@@ -268,7 +268,7 @@ pub enum Event {
         /// When its first message was sent.
         since: Instant,
         /// The procedure that was refused.
-        procedure: Procedure,
+        procedure: MeasuredProcedure,
         /// Its session, if any.
         session: Option<PduSessionId>,
         /// Reason of the refusal.

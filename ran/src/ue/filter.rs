@@ -7,20 +7,25 @@ use whimbrel_nas::ie::{FilterComponent, FilterDirection, PacketFilter, QosRule, 
 
 /// Which way a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum TrafficDirection {
     Up,
     Down,
 }
 
 /// The flow of the first rule, by precedence, with a matching filter; `None` if there is none: the packet is not sent (TS
 /// 23.501 §5.7.1.5).
-pub(super) fn flow_of(rules: &[QosRule], ethernet: bool, way: Way, packet: &[u8]) -> Option<Qfi> {
+pub(super) fn flow_of(
+    rules: &[QosRule],
+    ethernet: bool,
+    way: TrafficDirection,
+    packet: &[u8],
+) -> Option<Qfi> {
     let packet =
         if ethernet { FilterFields::of_frame(packet, way) } else { FilterFields::of_ip(packet, way) };
     let applies = |f: &PacketFilter| match f.direction {
         FilterDirection::Bidirectional => true,
-        FilterDirection::Uplink => way == Way::Up,
-        FilterDirection::Downlink => way == Way::Down,
+        FilterDirection::Uplink => way == TrafficDirection::Up,
+        FilterDirection::Downlink => way == TrafficDirection::Down,
     };
     let takes = |rule: &&QosRule| match &rule.operation {
         RuleOperation::Create(filters) => filters.iter().any(|f| applies(f) && packet.fits(f)),
@@ -58,14 +63,14 @@ fn array<const N: usize>(octets: &[u8], at: usize) -> Option<[u8; N]> {
 }
 
 impl FilterFields {
-    fn of_ip(octets: &[u8], way: Way) -> Self {
+    fn of_ip(octets: &[u8], way: TrafficDirection) -> Self {
         let mut p = Self::default();
         p.read_ip(octets, way);
         p
     }
 
     /// IEEE 802.3, with up to two tags of IEEE 802.1Q.
-    fn of_frame(octets: &[u8], way: Way) -> Self {
+    fn of_frame(octets: &[u8], way: TrafficDirection) -> Self {
         let mut p =
             Self { destination_mac: array(octets, 0), source_mac: array(octets, 6), ..Self::default() };
         let mut at = 12;
@@ -85,7 +90,7 @@ impl FilterFields {
         p
     }
 
-    fn read_ip(&mut self, o: &[u8], way: Way) {
+    fn read_ip(&mut self, o: &[u8], way: TrafficDirection) {
         let (source, destination, payload) = match o.first().map(|o| o >> 4) {
             Some(4) => {
                 let header = usize::from(o[0] & 15) * 4;
@@ -110,7 +115,7 @@ impl FilterFields {
         let port = |at| array(payload, at).filter(|_| ports).map(u16::from_be_bytes);
         self.spi = array(payload, 0).filter(|_| self.protocol == Some(ESP));
         let (from, to) = ((source, port(0)), (destination, port(2)));
-        let (local, remote) = if way == Way::Up { (from, to) } else { (to, from) };
+        let (local, remote) = if way == TrafficDirection::Up { (from, to) } else { (to, from) };
         (self.local, self.local_port) = local;
         (self.remote, self.remote_port) = remote;
     }
@@ -176,7 +181,7 @@ fn in_v6(address: Option<IpAddr>, v: &[u8; 17]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use whimbrel_nas::ie::RuleBinding;
+    use whimbrel_nas::ie::QosFlowBinding;
 
     use super::*;
 
@@ -193,7 +198,7 @@ mod tests {
             id,
             operation: RuleOperation::Create(vec![filter]),
             default: false,
-            binding: Some(RuleBinding { precedence, segregation: false, qfi }),
+            binding: Some(QosFlowBinding { precedence, segregation: false, qfi }),
         }
     }
 
@@ -217,19 +222,19 @@ mod tests {
             let rules: Vec<QosRule> = rules.iter().map(|r| (*r).clone()).collect();
             flow_of(&rules, false, way, packet).map(Qfi::value)
         };
-        assert_eq!(flow(&[&all, &port, &other], Way::Up, &udp()), Some(2));
-        assert_eq!(flow(&[&all, &port, &other, &marked], Way::Up, &udp()), Some(4));
+        assert_eq!(flow(&[&all, &port, &other], TrafficDirection::Up, &udp()), Some(2));
+        assert_eq!(flow(&[&all, &port, &other, &marked], TrafficDirection::Up, &udp()), Some(4));
         let mut down = udp();
         down[12..20].rotate_left(4);
         down[20..24].rotate_left(2);
-        assert_eq!(flow(&[&all, &port, &other, &marked], Way::Down, &down), Some(3));
-        assert_eq!(flow(&[&all, &port], Way::Down, &down), Some(2));
-        assert_eq!(flow(&[&port], Way::Up, &[0x45]), None);
-        assert_eq!(flow(&[&all], Way::Up, &[]), Some(1));
+        assert_eq!(flow(&[&all, &port, &other, &marked], TrafficDirection::Down, &down), Some(3));
+        assert_eq!(flow(&[&all, &port], TrafficDirection::Down, &down), Some(2));
+        assert_eq!(flow(&[&port], TrafficDirection::Up, &[0x45]), None);
+        assert_eq!(flow(&[&all], TrafficDirection::Up, &[]), Some(1));
         // Behind a fragment but the first there are no ports.
         let mut fragment = udp();
         fragment[7] = 1;
-        assert_eq!(flow(&[&all, &port], Way::Up, &fragment), Some(1));
+        assert_eq!(flow(&[&all, &port], TrafficDirection::Up, &fragment), Some(1));
     }
 
     #[test] // TS 23.501 §5.7.6.3
@@ -239,7 +244,7 @@ mod tests {
         frame.extend(udp());
         let fits = |components: &[C]| {
             let rules = [rule(1, 1, 5, FilterDirection::Uplink, components)];
-            flow_of(&rules, true, Way::Up, &frame).is_some()
+            flow_of(&rules, true, TrafficDirection::Up, &frame).is_some()
         };
         assert!(fits(&[C::CTagVid([0, 7]), C::CTagPcpDei([6]), C::Ethertype([8, 0])]));
         assert!(fits(&[C::SourceMac([2, 0, 0, 0, 0, 9]), C::RemotePort([0x13, 0x89])]));

@@ -5,7 +5,7 @@ use whimbrel_security::{KAmf, KGnb, Nh};
 
 use super::{Event, Output, Ue, Violation, event, violation};
 use crate::outbox::Outbox;
-use crate::radio::Up;
+use crate::radio::UplinkMessage;
 
 /// Next hop chaining counts: three bits.
 const NCCS: u8 = 8;
@@ -74,12 +74,12 @@ impl Ue {
         if let Some(keys) = &mut self.as_keys {
             keys.go_over(ncc, pci, arfcn_dl);
         }
-        let gone = |s: &&mut super::session::Session| s.user_plane && !sessions.contains(&s.id);
+        let gone = |s: &&mut super::session::UeSession| s.user_plane && !sessions.contains(&s.id);
         for session in self.sessions.iter_mut().filter(gone) {
             session.user_plane = false;
             event(Event::UserPlane { session: session.id, up: false }, out);
         }
-        out.push(Output::Radio(Up::HandoverComplete { to, target }));
+        out.push(Output::Radio(UplinkMessage::HandoverComplete { to, target }));
         event(Event::HandedOver { to }, out);
         // A cell outside the registration area makes it register there (TS 23.502 §4.9.1.3.3 step 12).
         self.camp(now, tai, out);

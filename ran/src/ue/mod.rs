@@ -42,24 +42,24 @@ use whimbrel_ngap::RrcEstablishmentCause;
 use whimbrel_security::{NasCount, NasSecurityContext, SecurityHeaderType, Usim};
 
 use crate::outbox::Outbox;
-use crate::radio::{Connect, Down, Up};
+use crate::radio::{Connect, DownlinkMessage, UplinkMessage};
 use authentication::Partial;
 use handover::AsKeys;
 use protection::Security;
 use sap::Sap;
-use session::Session;
+use session::UeSession;
 use timer::UeTimers;
 
 pub use config::{
     Alter, AskFor, AtOnce, Faults, Profile, QosRequest, SapCard, SessionRequest, SuciSource, UeConfig,
     VeilCard,
 };
-pub use event::{Discard, Event, Procedure, Reason, SessionInfo, Violation};
+pub use event::{Discard, Event, MeasuredProcedure, Reason, SessionInfo, Violation};
 pub use timer::Timer;
 
 /// Command to a UE.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum UeCommand {
     /// Register: initially if it is not registered, else as a mobility update.
     Register,
     /// Register for emergency services.
@@ -89,9 +89,9 @@ pub enum Command {
 #[derive(Debug)]
 pub enum Input {
     /// A command of the scenario.
-    Command(Command),
+    Command(UeCommand),
     /// A message of its gNB.
-    Radio(Down),
+    Radio(DownlinkMessage),
     /// It camps on a cell of this tracking area: given first, and again whenever it moves.
     Cell(Tai),
     /// It is paged.
@@ -104,7 +104,7 @@ pub enum Input {
 #[derive(Debug)]
 pub enum Output {
     /// Send this to the gNB.
-    Radio(Up),
+    Radio(UplinkMessage),
     /// An event for the report.
     Event(Event),
 }
@@ -170,7 +170,7 @@ pub struct Ue {
     suci_counter: u32,
     initial: Option<Initial>,
     /// Commands that wait for the running procedure.
-    pending: VecDeque<Command>,
+    pending: VecDeque<UeCommand>,
     /// Registration attempt counter (§5.5.1.2.7).
     registration_attempts: u8,
     /// Service request attempt counter (§5.6.1.7).
@@ -185,7 +185,7 @@ pub struct Ue {
     /// Strictly periodic registration: T3512 runs in connected mode too (TS 24.501 §5.3.7).
     strictly_periodic: bool,
     t3502: core::time::Duration,
-    sessions: Vec<Session>,
+    sessions: Vec<UeSession>,
     next_pti: u8,
 }
 
@@ -297,7 +297,7 @@ impl Ue {
 
     /// Its active sessions, in the order of their setup.
     pub fn sessions(&self) -> impl Iterator<Item = &SessionInfo> {
-        self.sessions.iter().filter_map(Session::info)
+        self.sessions.iter().filter_map(UeSession::info)
     }
 
     /// The QoS flow of an uplink packet by the session's QoS rules; `None` if no rule matches (TS 23.501 §5.7.1.5).
@@ -306,7 +306,7 @@ impl Ue {
         filter::flow_of(
             &info.rules,
             info.pdu_session_type == PduSessionType::Ethernet,
-            filter::Way::Up,
+            filter::TrafficDirection::Up,
             packet,
         )
     }
@@ -317,7 +317,7 @@ impl Ue {
         filter::flow_of(
             &info.rules,
             info.pdu_session_type == PduSessionType::Ethernet,
-            filter::Way::Down,
+            filter::TrafficDirection::Down,
             packet,
         )
     }
@@ -335,15 +335,15 @@ impl Ue {
     /// Handles one input.
     pub fn handle(&mut self, now: Instant, input: Input, out: &mut Outbox<Output>) {
         match input {
-            Input::Command(Command::Say(plain)) => self.say(plain, out),
+            Input::Command(UeCommand::Say(plain)) => self.say(plain, out),
             Input::Command(command) => self.pending.push_back(command),
             Input::Cell(tai) => self.camp(now, tai, out),
             Input::Paged => self.paged(now, out),
             // A message from before the gNB knew that the UE has left.
             Input::Radio(_) if !self.connected => {}
-            Input::Radio(Down::Nas(octets)) => self.receive(now, &octets, out),
-            Input::Radio(Down::AsSecurity { k_gnb }) => self.as_security(&k_gnb, out),
-            Input::Radio(Down::Handover {
+            Input::Radio(DownlinkMessage::Nas(octets)) => self.receive(now, &octets, out),
+            Input::Radio(DownlinkMessage::AsSecurity { k_gnb }) => self.as_security(&k_gnb, out),
+            Input::Radio(DownlinkMessage::Handover {
                 to,
                 tai,
                 target,
@@ -358,11 +358,13 @@ impl Ue {
                 }
                 self.hand_over(now, (to, target), tai, (ncc, pci, arfcn_dl), &sessions, out);
             }
-            Input::Radio(Down::HandoverKey { k_gnb }) => self.judge_handover_key(&k_gnb, out),
-            Input::Radio(Down::NextHop { ncc, nh }) => self.judge_next_hop(ncc, &nh, out),
-            Input::Radio(Down::UserPlane { session, up }) => self.user_plane_changed(session, up, out),
-            Input::Radio(Down::Released) => self.released(now, Reason::ConnectionLost, out),
-            Input::Radio(Down::Rejected) => self.released(now, Reason::Barred, out),
+            Input::Radio(DownlinkMessage::HandoverKey { k_gnb }) => self.judge_handover_key(&k_gnb, out),
+            Input::Radio(DownlinkMessage::NextHop { ncc, nh }) => self.judge_next_hop(ncc, &nh, out),
+            Input::Radio(DownlinkMessage::UserPlane { session, up }) => {
+                self.user_plane_changed(session, up, out)
+            }
+            Input::Radio(DownlinkMessage::Released) => self.released(now, Reason::ConnectionLost, out),
+            Input::Radio(DownlinkMessage::Rejected) => self.released(now, Reason::Barred, out),
             Input::Tick => self.tick(now, out),
         }
         self.drive(now, out);
@@ -371,7 +373,7 @@ impl Ue {
 
     /// When it needs an [`Input::Tick`].
     pub fn next_deadline(&self) -> Option<Instant> {
-        let sessions = self.sessions.iter().map(Session::deadline);
+        let sessions = self.sessions.iter().map(UeSession::deadline);
         let next = sessions.chain(self.usage_deadline()).fold(self.timers.next(), Instant::min);
         (next != Instant::FAR_FUTURE).then_some(next)
     }
@@ -400,13 +402,13 @@ impl Ue {
         while let Some(command) = self.pending.front() {
             let busy = !matches!(self.state, MmState::Deregistered | MmState::Registered);
             // Switch-off does not wait.
-            let switch_off = matches!(command, Command::Deregister { switch_off: true });
+            let switch_off = matches!(command, UeCommand::Deregister { switch_off: true });
             if busy && !switch_off {
                 return;
             }
             // After a deregistration or a reject the connection is released first: by the network, or when T3540
             // expires (§5.3.1.3).
-            if *command == Command::Register
+            if *command == UeCommand::Register
                 && self.state == MmState::Deregistered
                 && self.connected
                 && self.faults().at_once.is_none()
@@ -415,10 +417,10 @@ impl Ue {
             }
             let needs_connection = matches!(
                 command,
-                Command::EstablishSession(_)
-                    | Command::EstablishEmergencySession
-                    | Command::ModifySession(..)
-                    | Command::ReleaseSession(_)
+                UeCommand::EstablishSession(_)
+                    | UeCommand::EstablishEmergencySession
+                    | UeCommand::ModifySession(..)
+                    | UeCommand::ReleaseSession(_)
             );
             if needs_connection && self.state == MmState::Registered && !self.connected {
                 return self.request_service(now, ServiceType::Signalling, out);
@@ -428,49 +430,55 @@ impl Ue {
         }
     }
 
-    fn carry_out(&mut self, now: Instant, command: Command, out: &mut Outbox<Output>) {
+    fn carry_out(&mut self, now: Instant, command: UeCommand, out: &mut Outbox<Output>) {
         match (command, self.state) {
-            (Command::Register, MmState::Deregistered) => self.register(now, RegistrationKind::Initial, out),
-            (Command::RegisterForEmergency, _) => self.register(now, RegistrationKind::Emergency, out),
-            (Command::EstablishEmergencySession, MmState::Registered) => {
+            (UeCommand::Register, MmState::Deregistered) => {
+                self.register(now, RegistrationKind::Initial, out)
+            }
+            (UeCommand::RegisterForEmergency, _) => self.register(now, RegistrationKind::Emergency, out),
+            (UeCommand::EstablishEmergencySession, MmState::Registered) => {
                 self.establish_emergency_session(now, out);
             }
-            (Command::EstablishEmergencySession, _) => {
-                not_possible(now, Procedure::SessionEstablishment, out);
+            (UeCommand::EstablishEmergencySession, _) => {
+                not_possible(now, MeasuredProcedure::SessionEstablishment, out);
             }
-            (Command::Register, _) => self.register(now, RegistrationKind::MobilityUpdating, out),
-            (Command::PeriodicRegistration, MmState::Registered) => {
+            (UeCommand::Register, _) => self.register(now, RegistrationKind::MobilityUpdating, out),
+            (UeCommand::PeriodicRegistration, MmState::Registered) => {
                 self.register(now, RegistrationKind::PeriodicUpdating, out);
             }
-            (Command::EstablishSession(request), MmState::Registered) => {
+            (UeCommand::EstablishSession(request), MmState::Registered) => {
                 self.establish_session(now, request, out)
             }
-            (Command::ModifySession(id, request), MmState::Registered) => {
+            (UeCommand::ModifySession(id, request), MmState::Registered) => {
                 self.modify_session(now, id, request, out);
             }
-            (Command::ReleaseSession(id), MmState::Registered) => self.release_session(now, id, out),
-            (Command::ServiceRequest, MmState::Registered) => {
+            (UeCommand::ReleaseSession(id), MmState::Registered) => self.release_session(now, id, out),
+            (UeCommand::ServiceRequest, MmState::Registered) => {
                 self.request_service(now, ServiceType::Data, out)
             }
-            (Command::Deregister { switch_off }, state) if state != MmState::Deregistered => {
+            (UeCommand::Deregister { switch_off }, state) if state != MmState::Deregistered => {
                 self.deregister(now, switch_off, out);
             }
-            (Command::Deregister { .. }, _) => {
+            (UeCommand::Deregister { .. }, _) => {
                 event(Event::Deregistered { since: Some(now), cause: None }, out)
             }
-            (Command::EstablishSession(_), _) => not_possible(now, Procedure::SessionEstablishment, out),
-            (Command::ModifySession(..), _) => not_possible(now, Procedure::SessionModification, out),
-            (Command::ReleaseSession(_), _) => not_possible(now, Procedure::SessionRelease, out),
-            (Command::Say(plain), _) => self.say(plain, out),
-            (Command::PeriodicRegistration, _) => not_possible(now, Procedure::Registration, out),
-            (Command::ServiceRequest, _) => not_possible(now, Procedure::ServiceRequest, out),
+            (UeCommand::EstablishSession(_), _) => {
+                not_possible(now, MeasuredProcedure::SessionEstablishment, out)
+            }
+            (UeCommand::ModifySession(..), _) => {
+                not_possible(now, MeasuredProcedure::SessionModification, out)
+            }
+            (UeCommand::ReleaseSession(_), _) => not_possible(now, MeasuredProcedure::SessionRelease, out),
+            (UeCommand::Say(plain), _) => self.say(plain, out),
+            (UeCommand::PeriodicRegistration, _) => not_possible(now, MeasuredProcedure::Registration, out),
+            (UeCommand::ServiceRequest, _) => not_possible(now, MeasuredProcedure::ServiceRequest, out),
         }
     }
 
     /// Sends the first message of a procedure: on the present connection, or with a new one.
     fn send_initial(&mut self, nas: Vec<u8>, cause: RrcEstablishmentCause, out: &mut Outbox<Output>) {
         if self.connected {
-            return out.push(Output::Radio(Up::Nas(nas)));
+            return out.push(Output::Radio(UplinkMessage::Nas(nas)));
         }
         let claimed = self.faults().claim.or(self.priority);
         let cause = claimed.filter(|_| cause != RrcEstablishmentCause::Emergency).unwrap_or(cause);
@@ -479,13 +487,13 @@ impl Ue {
         let in_area = self.cell.is_some_and(|tai| self.registration_area.contains(tai));
         let guami = self.guti.map(|g| g.guami);
         let s_tmsi = self.s_tmsi().filter(|_| in_area);
-        out.push(Output::Radio(Up::Connect(Connect { nas, cause, s_tmsi, guami })));
+        out.push(Output::Radio(UplinkMessage::Connect(Connect { nas, cause, s_tmsi, guami })));
     }
 
     /// Sends given octets, as the first message of a connection if there is none; the UE's state does not change.
     fn say(&mut self, plain: Vec<u8>, out: &mut Outbox<Output>) {
         if self.connected && !self.secure {
-            return out.push(Output::Radio(Up::Nas(plain)));
+            return out.push(Output::Radio(UplinkMessage::Nas(plain)));
         }
         let header = match self.connected {
             true => SecurityHeaderType::IntegrityProtectedAndCiphered,
@@ -498,14 +506,14 @@ impl Ue {
     /// After a reject: registers again now if configured not to wait for the release.
     fn register_unless_it_waits(&mut self) {
         if self.faults().at_once.is_some() && core::mem::take(&mut self.register_again) {
-            self.pending.push_front(Command::Register);
+            self.pending.push_front(UeCommand::Register);
         }
     }
 
     /// Local release of the connection (TS 24.501 §5.3.1.3).
     fn leave(&mut self, now: Instant, out: &mut Outbox<Output>) {
         if self.connected {
-            out.push(Output::Radio(Up::Gone));
+            out.push(Output::Radio(UplinkMessage::Gone));
             self.connection_ended(now, out);
         }
     }
@@ -525,7 +533,7 @@ impl Ue {
             event(Event::Idle, out);
         }
         if core::mem::take(&mut self.register_again) {
-            self.pending.push_front(Command::Register);
+            self.pending.push_front(UeCommand::Register);
         }
     }
 
@@ -556,7 +564,7 @@ impl Ue {
     fn send(&mut self, message: impl Into<Message>, out: &mut Outbox<Output>) {
         let plain = message.into().to_octets();
         let nas = if self.secure { self.protect(plain) } else { plain };
-        out.push(Output::Radio(Up::Nas(nas)));
+        out.push(Output::Radio(UplinkMessage::Nas(nas)));
     }
 }
 
@@ -568,7 +576,7 @@ fn violation(violation: Violation, out: &mut Outbox<Output>) {
     event(Event::Violation(violation), out);
 }
 
-fn not_possible(now: Instant, procedure: Procedure, out: &mut Outbox<Output>) {
+fn not_possible(now: Instant, procedure: MeasuredProcedure, out: &mut Outbox<Output>) {
     let reason = Reason::NotPossible;
     event(Event::Refused { since: now, procedure, session: None, reason, retry_after: None }, out);
 }

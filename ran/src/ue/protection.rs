@@ -17,17 +17,17 @@ pub(super) struct Security {
     pub(super) ng_ksi: NgKsi,
     pub(super) k_amf: KAmf,
     pub(super) nas: NasSecurityContext,
-    pub(super) heard: Box<Heard>,
+    pub(super) heard: Box<AcceptedDownlink>,
 }
 
 /// The last accepted downlink messages: sequence number and MAC. The network may repeat one, but never use its COUNT for another.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct AcceptedDownlink {
     last: [Option<(u8, [u8; 4])>; 8],
     next: usize,
 }
 
-impl Heard {
+impl AcceptedDownlink {
     fn take(&mut self, message: &SecurityProtected<'_>) {
         self.last[self.next] = Some((message.sequence_number, message.mac));
         self.next = (self.next + 1) % self.last.len();

@@ -11,8 +11,8 @@ use whimbrel_ngap::RrcEstablishmentCause;
 use whimbrel_security::SecurityHeaderType;
 
 use super::{
-    Command, Event, Initial, MmState, Output, Procedure, Reason, Timer, Ue, Violation, event, not_possible,
-    violation,
+    Event, Initial, MeasuredProcedure, MmState, Output, Reason, Timer, Ue, UeCommand, Violation, event,
+    not_possible, violation,
 };
 use crate::outbox::Outbox;
 
@@ -23,7 +23,7 @@ impl Ue {
     /// Begins a registration (§5.5.1.2.2, §5.5.1.3.2).
     pub(super) fn register(&mut self, now: Instant, kind: RegistrationKind, out: &mut Outbox<Output>) {
         if self.timers.runs(Timer::T3346) {
-            return not_possible(now, Procedure::Registration, out);
+            return not_possible(now, MeasuredProcedure::Registration, out);
         }
         self.timers.stop(Timer::T3502);
         self.timers.stop(Timer::T3511);
@@ -274,7 +274,7 @@ impl Ue {
             self.fail_pending(now, out);
             self.drop_sessions(out);
         }
-        let procedure = Procedure::Registration;
+        let procedure = MeasuredProcedure::Registration;
         event(Event::Refused { since, procedure, session: None, reason, retry_after }, out);
     }
 
@@ -313,19 +313,21 @@ impl Ue {
     pub(super) fn fail_pending(&mut self, now: Instant, out: &mut Outbox<Output>) {
         for command in core::mem::take(&mut self.pending) {
             match command {
-                Command::EstablishSession(_) | Command::EstablishEmergencySession => {
-                    not_possible(now, Procedure::SessionEstablishment, out)
+                UeCommand::EstablishSession(_) | UeCommand::EstablishEmergencySession => {
+                    not_possible(now, MeasuredProcedure::SessionEstablishment, out)
                 }
-                Command::ModifySession(..) => not_possible(now, Procedure::SessionModification, out),
-                Command::ReleaseSession(_) => not_possible(now, Procedure::SessionRelease, out),
-                Command::ServiceRequest => not_possible(now, Procedure::ServiceRequest, out),
-                Command::Deregister { .. } => {
+                UeCommand::ModifySession(..) => {
+                    not_possible(now, MeasuredProcedure::SessionModification, out)
+                }
+                UeCommand::ReleaseSession(_) => not_possible(now, MeasuredProcedure::SessionRelease, out),
+                UeCommand::ServiceRequest => not_possible(now, MeasuredProcedure::ServiceRequest, out),
+                UeCommand::Deregister { .. } => {
                     event(Event::Deregistered { since: Some(now), cause: None }, out)
                 }
-                Command::Register
-                | Command::RegisterForEmergency
-                | Command::PeriodicRegistration
-                | Command::Say(_) => {}
+                UeCommand::Register
+                | UeCommand::RegisterForEmergency
+                | UeCommand::PeriodicRegistration
+                | UeCommand::Say(_) => {}
             }
         }
     }

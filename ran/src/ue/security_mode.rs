@@ -4,8 +4,8 @@ use whimbrel_ids::Instant;
 use whimbrel_nas::ie::{MmCause, MobileIdentity, NasMessageContainer, SecurityAlgorithms};
 use whimbrel_nas::mm::{Message, SecurityModeCommand, SecurityModeComplete, SecurityModeReject};
 use whimbrel_security::{
-    Bearer, CipheringAlgorithm, IntegrityAlgorithm, KAmf, NasCounts, NasSecurityContext, SecurityHeaderType,
-    Side, UnprotectError,
+    Bearer, CipheringAlgorithm, IntegrityAlgorithm, KAmf, NasCounts, NasSecurityContext, NasSide,
+    SecurityHeaderType, UnprotectError,
 };
 
 use super::authentication::Partial;
@@ -73,7 +73,7 @@ impl Ue {
             let ciphering = CipheringAlgorithm::from_identity(m.selected_algorithms.ciphering.value())?;
             let integrity = IntegrityAlgorithm::from_identity(m.selected_algorithms.integrity.value())?;
             let nas =
-                NasSecurityContext::new(Side::Ue, Bearer::NAS_3GPP, k_amf, ciphering, integrity, counts);
+                NasSecurityContext::new(NasSide::Ue, Bearer::NAS_3GPP, k_amf, ciphering, integrity, counts);
             Some(Security { ng_ksi: m.ng_ksi, k_amf: k_amf.clone(), nas, heard: Box::default() })
         };
         if let Some(partial) = partial.filter(|p| p.ng_ksi == m.ng_ksi) {
@@ -110,7 +110,7 @@ impl Ue {
         let header = SecurityHeaderType::IntegrityProtectedAndCipheredWithNewContext;
         if let Some((nas, count)) = self.protect_as(header, &plain) {
             self.k_gnb_count = Some(count);
-            out.push(Output::Radio(crate::radio::Up::Nas(nas)));
+            out.push(Output::Radio(crate::radio::UplinkMessage::Nas(nas)));
         }
     }
 

@@ -7,8 +7,8 @@ use whimbrel_ngap::RrcEstablishmentCause;
 use whimbrel_security::SecurityHeaderType;
 
 use super::{
-    Command, Event, Initial, MmState, Output, Procedure, Reason, Timer, Ue, Violation, event, not_possible,
-    violation,
+    Event, Initial, MeasuredProcedure, MmState, Output, Reason, Timer, Ue, UeCommand, Violation, event,
+    not_possible, violation,
 };
 use crate::outbox::Outbox;
 
@@ -41,7 +41,7 @@ impl Ue {
         let barred = self.timers.runs(Timer::T3346) || self.timers.runs(Timer::T3525);
         let (Some(s_tmsi), false) = (self.s_tmsi(), barred || self.security.is_none()) else {
             self.fail_waiting_for_service(now, out);
-            return not_possible(now, Procedure::ServiceRequest, out);
+            return not_possible(now, MeasuredProcedure::ServiceRequest, out);
         };
         if !self.strictly_periodic {
             self.timers.stop(Timer::T3512);
@@ -54,7 +54,7 @@ impl Ue {
             Some(inactive).filter(|w| service_type == ServiceType::Data && !w.is_empty());
         let message = Message::from(whole).to_octets();
         let Some(nas) = self.protect_service_request(cleartext, &message) else {
-            return not_possible(now, Procedure::ServiceRequest, out);
+            return not_possible(now, MeasuredProcedure::ServiceRequest, out);
         };
         let cause = match service_type {
             ServiceType::Data => RrcEstablishmentCause::MoData,
@@ -158,23 +158,27 @@ impl Ue {
 
     fn service_refused(&mut self, now: Instant, reason: Reason, out: &mut Outbox<Output>) {
         let since = self.initial.as_ref().map_or(now, |i| i.since);
-        let procedure = Procedure::ServiceRequest;
+        let procedure = MeasuredProcedure::ServiceRequest;
         event(Event::Refused { since, procedure, session: None, reason, retry_after: None }, out);
     }
 
     /// Fails the commands that wait for a connection.
     fn fail_waiting_for_service(&mut self, now: Instant, out: &mut Outbox<Output>) {
-        let waits = |c: &Command| {
+        let waits = |c: &UeCommand| {
             matches!(
                 c,
-                Command::EstablishSession(_) | Command::ModifySession(..) | Command::ReleaseSession(_)
+                UeCommand::EstablishSession(_) | UeCommand::ModifySession(..) | UeCommand::ReleaseSession(_)
             )
         };
         while self.pending.front().is_some_and(waits) {
             match self.pending.pop_front() {
-                Some(Command::ModifySession(..)) => not_possible(now, Procedure::SessionModification, out),
-                Some(Command::ReleaseSession(_)) => not_possible(now, Procedure::SessionRelease, out),
-                _ => not_possible(now, Procedure::SessionEstablishment, out),
+                Some(UeCommand::ModifySession(..)) => {
+                    not_possible(now, MeasuredProcedure::SessionModification, out)
+                }
+                Some(UeCommand::ReleaseSession(_)) => {
+                    not_possible(now, MeasuredProcedure::SessionRelease, out)
+                }
+                _ => not_possible(now, MeasuredProcedure::SessionEstablishment, out),
             }
         }
     }

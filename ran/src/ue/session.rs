@@ -15,7 +15,7 @@ use whimbrel_nas::sm::{
 };
 
 use super::{
-    Event, MmState, Output, Procedure, Profile, QosRequest, Reason, SessionInfo, SessionRequest, Ue,
+    Event, MeasuredProcedure, MmState, Output, Profile, QosRequest, Reason, SessionInfo, SessionRequest, Ue,
     Violation, event, not_possible, violation,
 };
 use crate::outbox::Outbox;
@@ -42,7 +42,7 @@ enum SessionState {
 
 /// A session of the UE.
 #[derive(Clone, Debug)]
-pub(super) struct Session {
+pub(super) struct UeSession {
     pub(super) id: PduSessionId,
     pub(super) user_plane: bool,
     state: SessionState,
@@ -61,7 +61,7 @@ pub(super) struct Session {
     info: Option<Box<SessionInfo>>,
 }
 
-impl Session {
+impl UeSession {
     pub(super) fn info(&self) -> Option<&SessionInfo> {
         self.info.as_deref()
     }
@@ -102,10 +102,10 @@ impl Ue {
     ) {
         let free = |id: &PduSessionId| self.sessions.iter().all(|s| s.id != *id);
         let Some(id) = (1..=15).filter_map(PduSessionId::new).find(free) else {
-            return not_possible(now, Procedure::SessionEstablishment, out);
+            return not_possible(now, MeasuredProcedure::SessionEstablishment, out);
         };
         let pti = self.new_pti();
-        self.sessions.push(Session {
+        self.sessions.push(UeSession {
             id,
             user_plane: false,
             state: SessionState::Establishing,
@@ -133,7 +133,7 @@ impl Ue {
         let pti = self.new_pti();
         let Some(session) = self.sessions.iter_mut().find(|s| s.id == id && s.state == SessionState::Active)
         else {
-            return not_possible(now, Procedure::SessionModification, out);
+            return not_possible(now, MeasuredProcedure::SessionModification, out);
         };
         session.state = SessionState::Modifying;
         session.wish = Some(wish);
@@ -148,7 +148,7 @@ impl Ue {
         let pti = self.new_pti();
         let Some(session) = self.sessions.iter_mut().find(|s| s.id == id && s.state == SessionState::Active)
         else {
-            return not_possible(now, Procedure::SessionRelease, out);
+            return not_possible(now, MeasuredProcedure::SessionRelease, out);
         };
         session.state = SessionState::Releasing;
         session.pti = pti;
@@ -333,19 +333,19 @@ impl Ue {
                 session.state = SessionState::Active;
                 session.wish = None;
                 session.until = Instant::FAR_FUTURE;
-                (session.since, Procedure::SessionModification)
+                (session.since, MeasuredProcedure::SessionModification)
             }
             Some(session) if session.state == SessionState::Releasing => {
                 session.state = SessionState::Active;
                 session.until = Instant::FAR_FUTURE;
-                (session.since, Procedure::SessionRelease)
+                (session.since, MeasuredProcedure::SessionRelease)
             }
             Some(session) if session.state == SessionState::Establishing => {
                 let since = session.since;
                 self.sessions.remove(place);
-                (since, Procedure::SessionEstablishment)
+                (since, MeasuredProcedure::SessionEstablishment)
             }
-            _ => (now, Procedure::SessionEstablishment),
+            _ => (now, MeasuredProcedure::SessionEstablishment),
         };
         event(Event::Refused { since, procedure, session: Some(id), reason, retry_after }, out);
     }
@@ -434,7 +434,7 @@ impl Ue {
 
     /// Releases sessions that the network no longer has (§5.5.1.3.4, §5.6.1.4).
     pub(super) fn keep_sessions(&mut self, at_network: PduSessionSet, out: &mut Outbox<Output>) {
-        let gone = |s: &Session| s.info.is_some() && !at_network.contains(s.id);
+        let gone = |s: &UeSession| s.info.is_some() && !at_network.contains(s.id);
         for session in self.sessions.iter().filter(|s| gone(s)) {
             event(Event::SessionReleased { since: None, session: session.id, cause: None }, out);
         }
@@ -447,7 +447,7 @@ impl Ue {
             let event_of = match session.state {
                 SessionState::Establishing => Event::Refused {
                     since: session.since,
-                    procedure: Procedure::SessionEstablishment,
+                    procedure: MeasuredProcedure::SessionEstablishment,
                     session: Some(session.id),
                     reason: Reason::ConnectionLost,
                     retry_after: None,

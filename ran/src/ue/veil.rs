@@ -22,7 +22,7 @@ const FC_ATTACH: u8 = 0xf3;
 
 /// An attach, and the session that came of the last one.
 #[derive(Debug, Default)]
-pub(super) struct Veil {
+pub(super) struct VeiledAttach {
     attach: Option<UserAttach>,
     /// A challenge, its answer, and what comes of it once SECURITY MODE COMMAND is verified.
     answered: Option<(EapMessage, EapMessage)>,
@@ -31,7 +31,7 @@ pub(super) struct Veil {
 }
 
 /// A copy of a card has nothing under way.
-impl Clone for Veil {
+impl Clone for VeiledAttach {
     fn clone(&self) -> Self {
         Self::default()
     }
@@ -82,7 +82,7 @@ impl Ue {
         let attempts = self.registration_attempts;
         self.forget_registration();
         self.registration_attempts = attempts;
-        self.veil_mut().into_iter().for_each(|card| card.state = Veil::default());
+        self.veil_mut().into_iter().for_each(|card| card.state = VeiledAttach::default());
         self.fresh_suci = None;
     }
 
@@ -92,7 +92,7 @@ impl Ue {
         let next = sim.counter.wrapping_add(1);
         let seed = Seed::new(kdf(seed.octets(), FC_ATTACH, &[&next.to_be_bytes()]));
         let (attach, request) = UserAttach::begin(sim, (*token)?, &seed)?;
-        *state = Veil { attach: Some(attach), ..Veil::default() };
+        *state = VeiledAttach { attach: Some(attach), ..VeiledAttach::default() };
         let suci = SuciNai {
             routing_indicator: 0,
             scheme: Scheme::D,
@@ -170,7 +170,7 @@ impl Ue {
     pub(super) fn commit_veil(&mut self) {
         let Some(VeilCard { sim, state, .. }) = self.veil_mut() else { return };
         let (Some(responding), Some(attach)) = (state.responding.take(), state.attach.take()) else { return };
-        *state = Veil { session: Some(responding.commit(attach, sim)), ..Veil::default() };
+        *state = VeiledAttach { session: Some(responding.commit(attach, sim)), ..VeiledAttach::default() };
         self.fresh_suci = None;
     }
 

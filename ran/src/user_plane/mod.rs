@@ -10,5 +10,5 @@ mod stream;
 mod tests;
 
 pub use router::RouterAdvertisement;
-pub use stack::{Addresses, Outcome, Stack, Task, TaskError};
-pub use stream::{Arrivals, Stream, StreamConfig, StreamReport, StreamServer, Tracker};
+pub use stack::{Addresses, Stack, Task, TaskError, TaskOutcome};
+pub use stream::{PacketArrivals, Stream, StreamConfig, StreamReport, StreamServer, Tracker};

@@ -79,7 +79,7 @@ pub enum Task {
 
 /// The result of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum TaskOutcome {
     /// The router advertisement; the stack uses its prefix from now on.
     Router(RouterAdvertisement),
     /// The echo came back.
@@ -125,7 +125,7 @@ impl fmt::Display for TaskError {
 impl core::error::Error for TaskError {}
 
 #[derive(Debug)]
-struct Running {
+struct RunningTask {
     task: Task,
     socket: Option<SocketHandle>,
     until: Instant,
@@ -142,7 +142,7 @@ pub struct Stack {
     interface: Interface,
     sockets: SocketSet<'static>,
     addresses: Addresses,
-    running: Option<Running>,
+    running: Option<RunningTask>,
     advertisement: Option<RouterAdvertisement>,
     next_id: u16,
 }
@@ -204,7 +204,7 @@ impl Stack {
     pub fn start(&mut self, now: Instant, task: Task) {
         self.drop_socket();
         self.next_id = self.next_id.wrapping_add(1);
-        self.running = Some(Running {
+        self.running = Some(RunningTask {
             task,
             socket: None,
             until: now + PATIENCE,
@@ -249,7 +249,7 @@ impl Stack {
         &mut self,
         now: Instant,
         send: &mut dyn FnMut(Vec<u8>),
-    ) -> Option<Result<Outcome, TaskError>> {
+    ) -> Option<Result<TaskOutcome, TaskError>> {
         self.interface.poll(stack_time(now), &mut self.device, &mut self.sockets);
         let outcome = self.work(now);
         if outcome.is_some() {
@@ -268,7 +268,7 @@ impl Stack {
         }
     }
 
-    fn work(&mut self, now: Instant) -> Option<Result<Outcome, TaskError>> {
+    fn work(&mut self, now: Instant) -> Option<Result<TaskOutcome, TaskError>> {
         let running = self.running.as_mut()?;
         if running.until <= now {
             return Some(Err(TaskError::TimedOut));
@@ -286,9 +286,9 @@ impl Stack {
         }
     }
 
-    fn solicit(&mut self, due: bool) -> Option<Result<Outcome, TaskError>> {
+    fn solicit(&mut self, due: bool) -> Option<Result<TaskOutcome, TaskError>> {
         if let Some(m) = &self.advertisement {
-            return Some(Ok(Outcome::Router(m.clone())));
+            return Some(Ok(TaskOutcome::Router(m.clone())));
         }
         let Some(id) = self.addresses.interface_id else { return Some(Err(TaskError::NoAddress)) };
         if due {
@@ -308,7 +308,7 @@ impl Stack {
         self.interface.get_source_address(&to.into()).filter(|_| has_one)
     }
 
-    fn ping(&mut self, due: bool, to: IpAddr) -> Option<Result<Outcome, TaskError>> {
+    fn ping(&mut self, due: bool, to: IpAddr) -> Option<Result<TaskOutcome, TaskError>> {
         let Some(source) = self.source(to) else {
             return Some(Err(TaskError::NoAddress));
         };
@@ -323,7 +323,7 @@ impl Stack {
         });
         let socket = self.sockets.get_mut::<icmp::Socket<'_>>(handle);
         if socket.can_recv() {
-            return socket.recv().ok().map(|_| Ok(Outcome::Pong));
+            return socket.recv().ok().map(|_| Ok(TaskOutcome::Pong));
         }
         if due {
             send_echo(socket, id, source, to.into());
@@ -337,7 +337,7 @@ impl Stack {
         name: &str,
         server: IpAddr,
         ipv6: bool,
-    ) -> Option<Result<Outcome, TaskError>> {
+    ) -> Option<Result<TaskOutcome, TaskError>> {
         if self.source(server).is_none() {
             return Some(Err(TaskError::NoAddress));
         }
@@ -355,7 +355,7 @@ impl Stack {
         {
             return Some(match answer.addresses.is_empty() {
                 true => Err(TaskError::NoSuchName(answer.rcode)),
-                false => Ok(Outcome::Resolved(answer.addresses)),
+                false => Ok(TaskOutcome::Resolved(answer.addresses)),
             });
         }
         if due {
@@ -366,7 +366,13 @@ impl Stack {
         None
     }
 
-    fn fetch(&mut self, to: IpAddr, port: u16, host: &str, path: &str) -> Option<Result<Outcome, TaskError>> {
+    fn fetch(
+        &mut self,
+        to: IpAddr,
+        port: u16,
+        host: &str,
+        path: &str,
+    ) -> Option<Result<TaskOutcome, TaskError>> {
         if self.source(to).is_none() {
             return Some(Err(TaskError::NoAddress));
         }
@@ -406,7 +412,7 @@ impl Stack {
         let closed = running.requested && !socket.may_recv();
         if let Some((status, octets)) = running.response.whole(closed) {
             socket.close();
-            return Some(Ok(Outcome::Fetched { status, octets }));
+            return Some(Ok(TaskOutcome::Fetched { status, octets }));
         }
         (closed || !socket.is_open()).then_some(Err(TaskError::Reset))
     }

@@ -43,7 +43,7 @@ pub struct Tracker {
 
 /// What has become of packets of one direction, of several streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Arrivals {
+pub struct PacketArrivals {
     /// Packets of which a later one has come, and those that have come themselves.
     pub expected: u64,
     /// Of these, those that have not come.
@@ -54,7 +54,7 @@ pub struct Arrivals {
     pub duplicated: u64,
 }
 
-impl Arrivals {
+impl PacketArrivals {
     fn of(tracker: &Tracker) -> Self {
         Self {
             expected: tracker.next,
@@ -488,10 +488,10 @@ impl StreamServer {
     }
 
     /// What has become of the packets of streams with this interval: uplink, and downlink as the UEs reported last.
-    pub fn arrivals(&self, interval: Duration) -> [Arrivals; 2] {
+    pub fn arrivals(&self, interval: Duration) -> [PacketArrivals; 2] {
         let of_these = self.peers.values().filter(|peer| peer.interval == interval);
         of_these.fold(Default::default(), |[up, down], peer| {
-            [up.and(Arrivals::of(&peer.tracker)), down.and(Arrivals::of(&peer.downlink))]
+            [up.and(PacketArrivals::of(&peer.tracker)), down.and(PacketArrivals::of(&peer.downlink))]
         })
     }
 
@@ -626,8 +626,8 @@ mod tests {
         // The server knows both directions, too; of other streams, nothing.
         let [up, down] = server.arrivals(20 * MS);
         assert_eq!((up.expected, up.lost, down.lost, down.duplicated), (100, 0, 5, 0));
-        assert_eq!(down.since(Arrivals { lost: 4, ..Arrivals::default() }).lost, 1);
-        assert_eq!(server.arrivals(10 * MS), [Arrivals::default(); 2]);
+        assert_eq!(down.since(PacketArrivals { lost: 4, ..PacketArrivals::default() }).lost, 1);
+        assert_eq!(server.arrivals(10 * MS), [PacketArrivals::default(); 2]);
         assert_eq!(server.next_deadline(), None);
         // One packet later, on request; garbage is ignored.
         let ring = stream.ring(300 * MS);

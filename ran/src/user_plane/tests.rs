@@ -10,7 +10,7 @@ use smoltcp::wire::{HardwareAddress, IpCidr};
 use whimbrel_ids::Instant;
 
 use super::device::Queues;
-use super::{Addresses, Outcome, Stack, Task, TaskError};
+use super::{Addresses, Stack, Task, TaskError, TaskOutcome};
 
 const NOW: Instant = Instant(1_800_000_000_000_000);
 
@@ -72,7 +72,7 @@ impl Host {
     }
 }
 
-fn run(stack: &mut Stack, host: &mut Host, task: Task) -> Result<Outcome, TaskError> {
+fn run(stack: &mut Stack, host: &mut Host, task: Task) -> Result<TaskOutcome, TaskError> {
     let mut now = NOW;
     stack.start(now, task);
     for _ in 0..1000 {
@@ -100,13 +100,13 @@ fn v4() -> (Stack, Host) {
 fn ping_resolve_and_fetch_over_ipv4() {
     let (mut stack, mut host) = v4();
     let to: IpAddr = [192, 0, 2, 1].into();
-    assert_eq!(run(&mut stack, &mut host, Task::Ping { to }), Ok(Outcome::Pong));
+    assert_eq!(run(&mut stack, &mut host, Task::Ping { to }), Ok(TaskOutcome::Pong));
     let resolve = |name: &str| Task::Resolve { name: name.into(), server: to, ipv6: false };
-    assert_eq!(run(&mut stack, &mut host, resolve("example.test")), Ok(Outcome::Resolved(vec![to])));
+    assert_eq!(run(&mut stack, &mut host, resolve("example.test")), Ok(TaskOutcome::Resolved(vec![to])));
     assert_eq!(run(&mut stack, &mut host, resolve("other.test")), Err(TaskError::NoSuchName(3)));
     let (host_name, path) = ("example.test".into(), "/index".into());
     let fetch = Task::Fetch { to, port: 80, host: host_name, path };
-    assert_eq!(run(&mut stack, &mut host, fetch), Ok(Outcome::Fetched { status: 200, octets: 6000 }));
+    assert_eq!(run(&mut stack, &mut host, fetch), Ok(TaskOutcome::Fetched { status: 200, octets: 6000 }));
 }
 
 #[test]
@@ -130,9 +130,9 @@ fn ipv6_by_router_advertisement() {
     assert_eq!(stack.poll(NOW, &mut |p| sent.push(p)), None);
     assert_eq!((sent.len(), sent[0][40]), (1, 133));
     stack.receive(&super::router::testing::advertisement());
-    let Some(Ok(Outcome::Router(m))) = stack.poll(NOW, &mut |_| {}) else { panic!("no prefix") };
+    let Some(Ok(TaskOutcome::Router(m))) = stack.poll(NOW, &mut |_| {}) else { panic!("no prefix") };
     assert_eq!(m.prefix, Ipv6Addr::new(0x2001, 0xdb8, 0, 7, 0, 0, 0, 0));
     let to = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
     let mut host = Host::new(to.into());
-    assert_eq!(run(&mut stack, &mut host, Task::Ping { to: to.into() }), Ok(Outcome::Pong));
+    assert_eq!(run(&mut stack, &mut host, Task::Ping { to: to.into() }), Ok(TaskOutcome::Pong));
 }

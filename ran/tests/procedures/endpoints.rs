@@ -11,7 +11,7 @@ use whimbrel_ngap::{
     CpTransportLayerInformation, Message, PPID, RanConfigurationUpdateAcknowledge,
 };
 use whimbrel_ran::edge::{Clock, GnbPlace, Mode, RunnerConfig, Silent};
-use whimbrel_sctp_io::{AssociationId, Config, Event, Events, Settings, Transport};
+use whimbrel_sctp_io::{AssociationId, Config, Event, Events, Transport, TransportSettings};
 
 use crate::network::Network;
 use crate::scenario::{SOCKETS, fleet, gnb, scenario, ues};
@@ -64,7 +64,7 @@ impl Pair<'_> {
     fn open(host: usize) -> Transport {
         let mut endpoint = Config::new(PORT);
         endpoint.local_addresses = vec![address(host)];
-        let mut settings = Settings::new(endpoint);
+        let mut settings = TransportSettings::new(endpoint);
         settings.mode = Mode::Udp;
         let mut transport = Transport::open(&settings, [host as u8; 32], Clock::default().now()).unwrap();
         assert!(transport.hold_acknowledgements(true));

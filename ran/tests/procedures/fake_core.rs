@@ -15,11 +15,11 @@ use whimbrel_ngap as ngap;
 use whimbrel_ngap::{Message, TransferSyntax};
 use whimbrel_ran::gnb::{self, Gnb, GnbConfig, XnMessage};
 use whimbrel_ran::ue::{self, Profile, SuciSource, Ue, UeConfig};
-use whimbrel_ran::{Down, Outbox, UeId, Up};
+use whimbrel_ran::{DownlinkMessage, Outbox, UeId, UplinkMessage};
 use whimbrel_security::{
     Abba, AkaFunctions, AuthenticationManagementField, AuthenticationVector, Bearer, CipheringAlgorithm,
-    Direction, IntegrityAlgorithm, K, KAmf, Milenage, NasCounts, NasSecurityContext, Opc, Rand,
-    SecurityHeaderType, ServingNetworkName, Side, Sqn, UsimSqn,
+    Direction, IntegrityAlgorithm, K, KAmf, Milenage, NasCounts, NasSecurityContext, NasSide, Opc, Rand,
+    SecurityHeaderType, ServingNetworkName, Sqn, UsimSqn,
 };
 
 pub const NOW: Instant = Instant(1_800_000_000_000_000);
@@ -369,7 +369,7 @@ impl Core {
         let ciphering = self.knobs.ciphering.unwrap_or(ie::CipheringAlgorithm::Nea2);
         let integrity = self.knobs.integrity.unwrap_or(ie::IntegrityAlgorithm::Nia2);
         let nas = NasSecurityContext::new(
-            Side::Network,
+            NasSide::Network,
             Bearer::NAS_3GPP,
             &k_amf,
             CipheringAlgorithm::from_identity(ciphering.value()).unwrap(),
@@ -582,7 +582,7 @@ pub fn transfer(index: u32) -> Vec<u8> {
 }
 
 fn establishment_accept(index: u32, asked: ie::PduSessionType) -> sm::EstablishmentAccept {
-    let rules = QosRules::new(&[QosRule::match_all(1, 255, Qfi::new(1).unwrap())]).unwrap();
+    let rules = QosRules::new(&[QosRule::new_default(1, 255, Qfi::new(1).unwrap())]).unwrap();
     let rate = BitRate::from_kbps(1000);
     let ambr = SessionAmbr { downlink: rate, uplink: rate };
     let mut m = sm::EstablishmentAccept::new(asked, SscMode::One, rules, ambr);
@@ -617,7 +617,7 @@ enum OnWay {
     ToGnb(usize, u16, Vec<u8>),
     Xn(usize, GlobalGnbId, XnMessage),
     Gtpu(usize, Vec<u8>),
-    Up(usize, Up),
+    Up(usize, UplinkMessage),
     Down(ue::Input),
 }
 
@@ -693,11 +693,11 @@ impl Net {
 
     pub fn registered() -> Self {
         let mut net = Self::new();
-        net.command(ue::Command::Register);
+        net.command(ue::UeCommand::Register);
         net
     }
 
-    pub fn command(&mut self, command: ue::Command) {
+    pub fn command(&mut self, command: ue::UeCommand) {
         self.ue(ue::Input::Command(command));
     }
 
@@ -771,7 +771,7 @@ impl Net {
         while let Some(next) = self.way.pop_front() {
             match (&next, &mut self.record) {
                 (OnWay::ToGnb(_, _, octets), Some(record)) => record.push((false, octets.clone())),
-                (OnWay::Down(ue::Input::Radio(Down::Nas(nas))), Some(record)) => {
+                (OnWay::Down(ue::Input::Radio(DownlinkMessage::Nas(nas))), Some(record)) => {
                     record.push((true, nas.clone()))
                 }
                 _ => {}
@@ -807,7 +807,7 @@ impl Net {
         for output in out.drain() {
             match output {
                 ue::Output::Radio(up) => {
-                    if let Up::HandoverComplete { to, .. } = &up {
+                    if let UplinkMessage::HandoverComplete { to, .. } = &up {
                         self.serving = usize::from(*to != self.gnb.config().id);
                     }
                     self.way.push_back(OnWay::Up(self.serving, up));

@@ -5,7 +5,7 @@ use whimbrel_ids::{PduSessionId, Qfi, Tac, Teid};
 use whimbrel_nas::mm::MessageType;
 use whimbrel_ngap::{Cause, CauseRadioNetwork, UeSecurityCapabilities};
 use whimbrel_ran::gnb::{self, Event as GnbEvent, Via};
-use whimbrel_ran::ue::{Command, Event, MmState};
+use whimbrel_ran::ue::{Event, MmState, UeCommand};
 
 use crate::fake_core::{Net, UE, capabilities, gnb_config, gpdu};
 use crate::session::internet;
@@ -23,7 +23,7 @@ fn with_sessions(sessions: usize) -> Net {
     let mut net = Net::new();
     net.add_target(gnb_config(1));
     net.core.knobs.keep_connection = true;
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     (0..sessions).for_each(|_| net.command(internet()));
     net.take_events();
     net
@@ -246,7 +246,7 @@ fn to_another_tracking_area() {
     config.supported_tas[0].tac = Tac::new(2).unwrap();
     net.add_target(config);
     net.core.knobs.keep_connection = true;
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     net.command(internet());
     net.take_events();
     net.core.uplink.clear();

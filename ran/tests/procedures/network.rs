@@ -8,7 +8,7 @@ use whimbrel_nas::Envelope;
 use whimbrel_nas::ie::MobileIdentity;
 use whimbrel_nas::mm::Message as Mm;
 use whimbrel_ngap::{Message, PduSessionResourceSetupResponseTransfer, UpTransportLayerInformation, peek};
-use whimbrel_ran::fleet::Subscription;
+use whimbrel_ran::fleet::ProvisionedUe;
 use whimbrel_security::Milenage;
 
 use crate::fake_core::Core;
@@ -25,7 +25,7 @@ pub struct Network {
 }
 
 impl Network {
-    pub fn new(subscriptions: &[Subscription]) -> Self {
+    pub fn new(subscriptions: &[ProvisionedUe]) -> Self {
         let mut network = Self::default();
         for (i, s) in subscriptions.iter().enumerate() {
             let (k, opc) = s.key();

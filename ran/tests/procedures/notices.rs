@@ -7,7 +7,7 @@ use whimbrel_nas::ie::{FlowOperation, FlowParameter, QosFlowDescription, SmCause
 use whimbrel_ngap as ngap;
 use whimbrel_ngap::EventType;
 use whimbrel_ran::gnb::{self, Event as GnbEvent, Via};
-use whimbrel_ran::ue::{Command, Event, MmState, Procedure, QosRequest, Reason};
+use whimbrel_ran::ue::{Event, MeasuredProcedure, MmState, QosRequest, Reason, UeCommand};
 
 use crate::fake_core::{Net, SLICE, UE, gnb_config, gpdu};
 use crate::session::internet;
@@ -24,7 +24,7 @@ fn with_session() -> Net {
     let mut net = Net::new();
     net.add_target(gnb_config(1));
     net.core.knobs.keep_connection = true;
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     net.command(internet());
     net.take_events();
     net.core.ngap.clear();
@@ -56,7 +56,7 @@ fn connections_are_rejected_after_overload_start() {
         let mut start = ngap::OverloadStart::new();
         start.amf_overload_response = Some(ngap::OverloadResponse::OverloadAction(action));
         net.core(|_, out| out.push((0, start.into())));
-        net.command(Command::Register);
+        net.command(UeCommand::Register);
         assert_eq!(net.ue.state() == MmState::Registered, lets_in, "{action:?}");
         assert_eq!(net.gnb_events.contains(&GnbEvent::Barred(UE)), !lets_in);
         // It is distinguished from a connection that was lost.
@@ -79,7 +79,7 @@ fn an_overload_of_slices_alone_keeps_no_ue_away() {
     item.slice_overload_response = Some(ngap::OverloadResponse::OverloadAction(action));
     start.overload_start_nssai_list = vec![item];
     net.core(|_, out| out.push((0, start.into())));
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     assert_eq!(net.ue.state(), MmState::Registered);
 }
 
@@ -156,15 +156,15 @@ fn modification_that_is_refused_or_not_answered() {
     let wish = QosFlowDescription { qfi, operation: FlowOperation::Create, e_bit: true, parameters };
     let request = QosRequest { rules: Vec::new(), flows: vec![wish] };
     net.core.knobs.reject_modification = Some(SmCause::Unsupported5qiValue);
-    net.command(Command::ModifySession(one(), Box::new(request.clone())));
+    net.command(UeCommand::ModifySession(one(), Box::new(request.clone())));
     let refused = |events: &[Event], expected: Reason| {
         events.iter().any(|e| {
-            matches!(e, Event::Refused { procedure: Procedure::SessionModification, reason, .. } if *reason == expected)
+            matches!(e, Event::Refused { procedure: MeasuredProcedure::SessionModification, reason, .. } if *reason == expected)
         })
     };
     assert!(refused(&net.take_events(), Reason::Sm(SmCause::Unsupported5qiValue)));
     net.core.knobs.reject_modification = None;
-    net.command(Command::ModifySession(one(), Box::new(request)));
+    net.command(UeCommand::ModifySession(one(), Box::new(request)));
     let begun = net.now;
     let mut events = Vec::new();
     while !refused(&events, Reason::TimedOut) {

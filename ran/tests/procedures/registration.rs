@@ -10,7 +10,7 @@ use whimbrel_open::crypto::{PrivateKey, Seed, SigningKey};
 use whimbrel_open::id::UserId;
 use whimbrel_open::msg::EpochKey;
 use whimbrel_open::user::Sim;
-use whimbrel_ran::ue::{Command, Event, MmState, Procedure, Reason, SapCard, SuciSource, Timer};
+use whimbrel_ran::ue::{Event, MeasuredProcedure, MmState, Reason, SapCard, SuciSource, Timer, UeCommand};
 use whimbrel_security::{HomeNetworkPrivateKey, K, Sqn, UsimSqn};
 
 fn refusals(events: &[Event]) -> Vec<Reason> {
@@ -41,10 +41,10 @@ fn initial_registration_with_suci() {
 #[test] // TS 24.501 §4.4.6: with keys, the whole message goes ciphered in the NAS message container
 fn registration_with_guti_after_deregistration() {
     let mut net = Net::registered();
-    net.command(Command::Deregister { switch_off: false });
+    net.command(UeCommand::Deregister { switch_off: false });
     assert_eq!(net.ue.state(), MmState::Deregistered);
     net.core.uplink.clear();
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     assert_eq!(net.core.uplink, [MessageType::RegistrationRequest, MessageType::RegistrationComplete]);
     assert!(matches!(net.core.initial[1].mobile_identity, MobileIdentity::Guti(_)));
     assert_eq!(net.ue.state(), MmState::Registered);
@@ -67,7 +67,7 @@ fn periodic_registration() {
 fn reauthentication_after_the_core_lost_its_keys() {
     let mut net = Net::registered();
     net.core.forget();
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     assert_eq!(net.ue.state(), MmState::Registered);
     net.take_events();
 }
@@ -79,7 +79,7 @@ fn concealed_identities() {
     {
         let public = std::sync::Arc::new(key.public_key());
         let mut net = Net::with(|c| c.suci = SuciSource::Concealed { key: public, key_id: 5, seed: [9; 32] });
-        net.command(Command::Register);
+        net.command(UeCommand::Register);
         net.take_events();
         let MobileIdentity::Suci(whimbrel_nas::ie::Suci::Imsi { output, .. }) =
             &net.core.initial[0].mobile_identity
@@ -101,7 +101,7 @@ fn precomputed_identity() {
         c.suci = SuciSource::Concealed { key: public, key_id: 5, seed: [9; 32] };
         c.precompute_suci();
     });
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     net.take_events();
     let SuciSource::Precomputed(suci) = &net.ue.config().suci else { panic!("not computed") };
     assert_eq!(net.core.initial[0].mobile_identity, MobileIdentity::Suci(suci.clone()));
@@ -111,11 +111,11 @@ fn precomputed_identity() {
 fn registration_waits_for_the_release() {
     let mut net = Net::new();
     net.core.knobs.keep_connection = true;
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     net.core.knobs.silent = true;
-    net.command(Command::Deregister { switch_off: true });
+    net.command(UeCommand::Deregister { switch_off: true });
     net.core.knobs.silent = false;
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     assert_eq!(net.ue.state(), MmState::Deregistered);
     net.until_next_timer();
     while net.ue.state() == MmState::Deregistered {
@@ -128,7 +128,7 @@ fn registration_waits_for_the_release() {
 #[test] // TS 24.501 §5.4.1.3.7 c: wrong K at either side is a MAC failure
 fn wrong_key() {
     let mut net = Net::with(|c| c.k = K::new([0x12; 16]));
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     assert_eq!(net.core.uplink, [MessageType::RegistrationRequest, MessageType::AuthenticationFailure]);
     assert_eq!(refusals(&net.take_events()), [Reason::AuthenticationRejected]);
     assert_eq!(net.ue.state(), MmState::Deregistered);
@@ -139,11 +139,11 @@ fn forged_challenge_is_followed_by_a_right_one() {
     let mut net = Net::new();
     net.core.knobs.forged_challenges = 1;
     net.core.knobs.reject_authentication = false;
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     // The fake core gives up after its last forged challenge; a real one may ask for the identity.
     assert_eq!(refusals(&net.take_events()), [Reason::AuthenticationRejected]);
     net.core.knobs.forged_challenges = 2;
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     assert!(net.core.uplink.ends_with(&[MessageType::AuthenticationFailure; 2]));
 }
 
@@ -161,7 +161,7 @@ fn a_sap_ue_refuses_every_challenge() {
     };
     let mut net =
         Net::with(|c| c.suci = SuciSource::Sap(Box::new(SapCard { sim, seed: Seed::new([4; 32]) })));
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     assert_eq!(net.core.uplink, [MessageType::RegistrationRequest, MessageType::AuthenticationFailure]);
     assert_eq!(net.ue.state(), MmState::Deregistered);
 }
@@ -173,7 +173,7 @@ fn resynchronisation() {
         (0..32).for_each(|ind| sqn.accept(Sqn::new(1000, ind)).unwrap());
         c.sqn = sqn;
     });
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     assert_eq!(net.core.auts, 1);
     assert!(matches!(net.take_events()[0], Event::Registered { .. }));
 }
@@ -182,7 +182,7 @@ fn resynchronisation() {
 fn challenge_without_the_separation_bit() {
     let mut net = Net::new();
     net.core.knobs.no_separation_bit = true;
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     assert_eq!(net.core.uplink, [MessageType::RegistrationRequest, MessageType::AuthenticationFailure]);
     net.take_events();
 }
@@ -191,7 +191,7 @@ fn challenge_without_the_separation_bit() {
 fn wrong_res_star() {
     let mut net = Net::new();
     net.ue.faults_mut().wrong_res_star = true;
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     assert_eq!(refusals(&net.take_events()), [Reason::AuthenticationRejected]);
 }
 
@@ -204,7 +204,7 @@ fn bidding_down_is_refused() {
             true => net.core.knobs.altered_capabilities = Some(other),
             false => net.ue.faults_mut().bid_down = Some(other),
         }
-        net.command(Command::Register);
+        net.command(UeCommand::Register);
         let own = Reason::SecurityModeRefused(MmCause::UeSecurityCapabilitiesMismatch);
         assert_eq!(refusals(&net.take_events()), [own]);
     }
@@ -214,7 +214,7 @@ fn bidding_down_is_refused() {
 fn null_integrity_is_refused() {
     let mut net = Net::new();
     net.core.knobs.integrity = Some(whimbrel_nas::ie::IntegrityAlgorithm::Nia0);
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     assert_eq!(net.core.uplink.last(), Some(&MessageType::SecurityModeReject));
 }
 
@@ -225,7 +225,7 @@ fn each_algorithm() {
         let mut net = Net::new();
         net.core.knobs.ciphering = CipheringAlgorithm::from_u8(id);
         net.core.knobs.integrity = IntegrityAlgorithm::from_u8(id.max(1));
-        net.command(Command::Register);
+        net.command(UeCommand::Register);
         assert_eq!(net.take_events().len(), 2, "algorithm {id}");
     }
 }
@@ -234,7 +234,7 @@ fn each_algorithm() {
 fn another_k_gnb_is_a_violation() {
     let mut net = Net::new();
     net.core.knobs.wrong_k_gnb = true;
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     assert_eq!(net.violations(), ["K_gNB of the gNB is not the one that the UE derives"]);
 }
 
@@ -244,7 +244,7 @@ fn identity_that_cannot_be_derived() {
     net.take_events();
     net.core.uplink.clear();
     net.core.knobs.reject_registration = Some(MmCause::UeIdentityCannotBeDerived);
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     assert_eq!(net.core.uplink, [MessageType::RegistrationRequest; 2]);
     assert_eq!(net.ue.guti(), None);
     net.core.knobs.reject_registration = None;
@@ -261,12 +261,12 @@ fn rejected_for_good() {
     for cause in [MmCause::IllegalUe, MmCause::PlmnNotAllowed, MmCause::NoNetworkSlicesAvailable] {
         let mut net = Net::new();
         net.core.knobs.reject_registration = Some(cause);
-        net.command(Command::Register);
+        net.command(UeCommand::Register);
         let events = net.take_events();
         assert!(
             matches!(
                 events[..],
-                [Event::Refused { procedure: Procedure::Registration, reason: Reason::Mm(c), retry_after: None, .. }]
+                [Event::Refused { procedure: MeasuredProcedure::Registration, reason: Reason::Mm(c), retry_after: None, .. }]
                 if c == cause
             ),
             "{events:?}"
@@ -279,8 +279,8 @@ fn back_off() {
     let mut net = Net::new();
     net.core.knobs.reject_registration = Some(MmCause::Congestion);
     net.core.knobs.t3346 = Some(Duration::from_secs(120));
-    net.command(Command::Register);
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
+    net.command(UeCommand::Register);
     let events = net.take_events();
     assert_eq!(refusals(&events), [Reason::Mm(MmCause::Congestion), Reason::NotPossible]);
     net.core.knobs.reject_registration = None;
@@ -294,7 +294,7 @@ fn back_off() {
 fn a_silent_core() {
     let mut net = Net::new();
     net.core.knobs.silent = true;
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     let mut waits = Vec::new();
     while waits.len() < 5 {
         net.until_next_timer();
@@ -312,7 +312,7 @@ fn a_silent_core() {
 fn lost_challenge() {
     let mut net = Net::new();
     net.ue.faults_mut().ignore = vec![(MessageType::AuthenticationRequest, 1)];
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     assert_eq!(net.ue.state(), MmState::RegisteredInitiated);
     net.core(|core, out| core.challenge(out));
     assert_eq!(net.ue.state(), MmState::Registered);
@@ -323,12 +323,12 @@ fn lost_challenge() {
 fn identity_in_clear() {
     let mut net = Net::new();
     net.ue.faults_mut().ignore = vec![(MessageType::AuthenticationRequest, 1)];
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     net.core(|core, out| core.identity_request_plain(IdentityType::Suci, out));
     assert!(net.core.uplink.contains(&MessageType::IdentityResponse));
     let mut net = Net::new();
     net.ue.faults_mut().ignore = vec![(MessageType::AuthenticationRequest, 1)];
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     net.core(|core, out| core.identity_request_plain(IdentityType::Imei, out));
     assert!(!net.core.uplink.contains(&MessageType::IdentityResponse));
     assert_eq!(net.violations(), ["IDENTITY REQUEST came without protection"]);
@@ -338,7 +338,7 @@ fn identity_in_clear() {
 fn configuration_update_with_a_new_guti() {
     let mut net = Net::new();
     net.core.knobs.keep_connection = true;
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     net.core(|core, out| core.update_configuration(out));
     assert_eq!(net.ue.guti(), Some(net.core.guti()));
     assert_eq!(net.core.uplink.last(), Some(&MessageType::ConfigurationUpdateComplete));
@@ -350,7 +350,7 @@ fn deregistration_by_the_network() {
     for again in [false, true] {
         let mut net = Net::new();
         net.core.knobs.keep_connection = true;
-        net.command(Command::Register);
+        net.command(UeCommand::Register);
         net.take_events();
         net.core(|core, out| core.deregister(again, out));
         let expected = if again { MmState::Registered } else { MmState::Deregistered };
@@ -364,7 +364,7 @@ fn deregistration_by_the_ue() {
     for switch_off in [false, true] {
         let mut net = Net::registered();
         net.take_events();
-        net.command(Command::Deregister { switch_off });
+        net.command(UeCommand::Deregister { switch_off });
         assert_eq!(net.take_events(), [Event::Deregistered { since: Some(NOW), cause: None }]);
         assert!(!net.ue.is_connected());
     }
@@ -377,7 +377,7 @@ fn allowed_nssai_of_others() {
         profile.requested_nssai = vec![SNssai::sst(7)];
         c.profile = profile.into();
     });
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     assert_eq!(
         net.violations(),
         ["the allowed NSSAI is empty, or another than was asked for without a word of that"]

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use whimbrel_ran::gnb;
-use whimbrel_ran::ue::{Command, Input};
-use whimbrel_ran::{Down, Up};
+use whimbrel_ran::ue::{Input, UeCommand};
+use whimbrel_ran::{DownlinkMessage, UplinkMessage};
 
 use crate::fake_core::{Net, UE};
 
@@ -12,7 +12,7 @@ fn recorded() -> Vec<(bool, Vec<u8>)> {
     let mut net = Net::new();
     net.core.knobs.keep_connection = true;
     net.record = Some(Vec::new());
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     net.command(crate::session::internet());
     net.core(|core, out| core.update_configuration(out));
     net.core(|core, out| core.page(out));
@@ -48,11 +48,11 @@ proptest! {
         let mut net = if registered { Net::registered() } else { Net::new() };
         net.ue.faults_mut().ignore = Vec::new();
         if nas {
-            net.ue(Input::Radio(Down::Nas(octets)));
+            net.ue(Input::Radio(DownlinkMessage::Nas(octets)));
         } else {
             net.core.knobs.silent = true;
             net.gnb(gnb::Input::Ngap { stream: 1, octets: &octets });
-            net.gnb(gnb::Input::Radio(UE, Up::Gone));
+            net.gnb(gnb::Input::Radio(UE, UplinkMessage::Gone));
         }
     }
 
@@ -61,7 +61,7 @@ proptest! {
         let mut net = Net::new();
         net.core.knobs.silent = true;
         net.gnb(gnb::Input::Ngap { stream: 0, octets: &octets });
-        net.ue(Input::Radio(Down::Nas(octets.clone())));
+        net.ue(Input::Radio(DownlinkMessage::Nas(octets.clone())));
         net.gtpu(&octets);
     }
 }

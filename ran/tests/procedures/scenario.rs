@@ -11,25 +11,25 @@ use whimbrel_ngap::TransferSyntax;
 use whimbrel_ran::Outbox;
 use whimbrel_ran::cells::{Cells, GnbId, Input, Output, UserPlane};
 use whimbrel_ran::edge::{Clock, GnbPlace, Mode, RunnerConfig, Silent};
-use whimbrel_ran::fleet::{Subscription, subscriptions};
+use whimbrel_ran::fleet::{ProvisionedUe, subscriptions};
 use whimbrel_ran::gnb::GnbConfig;
 use whimbrel_ran::player::Player;
-use whimbrel_ran::report::Report;
+use whimbrel_ran::report::ScenarioReport;
 use whimbrel_ran::scenario::{ArrivalPattern, Scenario};
 use whimbrel_ran::ue::{Profile, SuciSource, UeConfig};
-use whimbrel_sctp_io::{Config, Event, Events, Settings, Transport};
+use whimbrel_sctp_io::{Config, Event, Events, Transport, TransportSettings};
 use whimbrel_security::UsimSqn;
 
 use crate::fake_core::{NOW, SLICE, tai};
 use crate::network::Network;
 
-pub fn fleet(count: u32) -> Vec<Subscription> {
+pub fn fleet(count: u32) -> Vec<ProvisionedUe> {
     subscriptions(&[3; 32], "imsi-999700000000001".parse().unwrap(), count)
 }
 
-pub fn ues(fleet: &[Subscription]) -> Vec<UeConfig> {
+pub fn ues(fleet: &[ProvisionedUe]) -> Vec<UeConfig> {
     let profile = Arc::new(Profile::new(PlmnId::TEST, vec![SLICE]));
-    let ue = |s: &Subscription| {
+    let ue = |s: &ProvisionedUe| {
         let (k, opc) = s.key();
         let (sqn, suci) = (UsimSqn::default(), SuciSource::Null);
         UeConfig { profile: profile.clone(), supi: s.supi, pei: s.pei, k, opc, sqn, suci }
@@ -114,12 +114,12 @@ impl World {
         self.arrive();
     }
 
-    fn play(mut self) -> (Vec<Report>, Network, Duration) {
+    fn play(mut self) -> (Vec<ScenarioReport>, Network, Duration) {
         self.start();
         self.end()
     }
 
-    fn end(mut self) -> (Vec<Report>, Network, Duration) {
+    fn end(mut self) -> (Vec<ScenarioReport>, Network, Duration) {
         while !self.player.is_done() {
             self.now = self.now.max(self.player.next_deadline().expect("something is due"));
             self.input(Input::Tick);
@@ -160,9 +160,9 @@ fn rates_one_after_the_other() {
     assert_eq!(reports.len(), 2);
     assert_eq!((reports[0].arrived, reports[1].arrived), (20, 40));
     assert!(
-        reports.iter().all(Report::is_clean),
+        reports.iter().all(ScenarioReport::is_clean),
         "{:?}",
-        reports.iter().map(Report::json).collect::<Vec<_>>()
+        reports.iter().map(ScenarioReport::json).collect::<Vec<_>>()
     );
     assert_eq!(reports[0].elapsed, Duration::from_secs(2));
 }
@@ -436,7 +436,7 @@ fn over_sockets(mode: Mode) {
     let amf: IpAddr = Ipv4Addr::new(127, 0, 9, 100).into();
     let mut endpoint = Config::new(38412);
     endpoint.local_addresses = vec![amf];
-    let mut settings = Settings::new(endpoint);
+    let mut settings = TransportSettings::new(endpoint);
     settings.mode = mode;
     let transport = Transport::open(&settings, [5; 32], Clock::default().now()).unwrap();
     let upf = UdpSocket::bind("127.0.0.9:2152").unwrap();

@@ -7,11 +7,11 @@ use whimbrel_nas::ie::{MmCause, PcoDirection, PduSessionType, SmCause, container
 use whimbrel_nas::mm::MessageType;
 use whimbrel_ngap::{Cause, CauseRadioNetwork, TransferSyntax};
 use whimbrel_ran::gnb::{self, GTPU_HEADROOM};
-use whimbrel_ran::ue::{Command, Event, MmState, Procedure, Reason, SessionRequest};
+use whimbrel_ran::ue::{Event, MeasuredProcedure, MmState, Reason, SessionRequest, UeCommand};
 
-pub fn internet() -> Command {
+pub fn internet() -> UeCommand {
     let dnn = "internet".parse().ok();
-    Command::EstablishSession(SessionRequest {
+    UeCommand::EstablishSession(SessionRequest {
         dnn,
         s_nssai: Some(crate::fake_core::SLICE),
         pdu_session_type: PduSessionType::Ipv4,
@@ -25,7 +25,7 @@ fn one() -> PduSessionId {
 fn with_session() -> Net {
     let mut net = Net::new();
     net.core.knobs.keep_connection = true;
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     net.command(internet());
     net
 }
@@ -91,7 +91,7 @@ fn packets_through_the_tunnel() {
 fn refused_sessions() {
     let mut net = Net::new();
     net.core.knobs.keep_connection = true;
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     net.take_events();
     net.core.knobs.reject_session = Some(SmCause::MissingOrUnknownDnn);
     net.command(internet());
@@ -101,7 +101,9 @@ fn refused_sessions() {
         .take_events()
         .iter()
         .filter_map(|e| match e {
-            Event::Refused { procedure: Procedure::SessionEstablishment, reason, .. } => Some(*reason),
+            Event::Refused { procedure: MeasuredProcedure::SessionEstablishment, reason, .. } => {
+                Some(*reason)
+            }
             _ => None,
         })
         .collect();
@@ -114,7 +116,7 @@ fn refused_sessions() {
 fn release_by_the_ue() {
     let mut net = with_session();
     net.take_events();
-    net.command(Command::ReleaseSession(one()));
+    net.command(UeCommand::ReleaseSession(one()));
     let events = net.take_events();
     let cause = Some(SmCause::RegularDeactivation);
     assert!(
@@ -132,7 +134,7 @@ fn idle_and_return() {
     assert!(!net.ue.is_connected() && !net.ue.has_user_plane(one()));
     assert_eq!(net.gnb.contexts(), 0);
     net.take_events();
-    net.command(Command::ServiceRequest);
+    net.command(UeCommand::ServiceRequest);
     let service = net.core.last_service.as_ref().unwrap();
     assert!(service.uplink_data_status.unwrap().contains(one()));
     assert!(net.ue.has_user_plane(one()));
@@ -166,7 +168,7 @@ fn service_rejected_by_a_core_that_forgot() {
     go_idle(&mut net);
     net.core.forget();
     net.take_events();
-    net.command(Command::ServiceRequest);
+    net.command(UeCommand::ServiceRequest);
     let events = net.take_events();
     let refused = Reason::Mm(MmCause::UeIdentityCannotBeDerived);
     assert!(
@@ -182,7 +184,7 @@ fn service_request_with_a_wrong_mac() {
     go_idle(&mut net);
     net.ue.faults_mut().wrong_mac = 1;
     net.take_events();
-    net.command(Command::ServiceRequest);
+    net.command(UeCommand::ServiceRequest);
     let events = net.take_events();
     assert!(events.iter().any(|e| matches!(e, Event::Registered { .. })), "{events:?}");
 }
@@ -193,13 +195,16 @@ fn service_request_without_an_answer() {
     go_idle(&mut net);
     net.core.knobs.silent = true;
     net.take_events();
-    net.command(Command::ServiceRequest);
+    net.command(UeCommand::ServiceRequest);
     while net.ue.state() != MmState::Registered {
         net.until_next_timer();
     }
     let events = net.take_events();
     let timed_out = |e: &Event| {
-        matches!(e, Event::Refused { procedure: Procedure::ServiceRequest, reason: Reason::TimedOut, .. })
+        matches!(
+            e,
+            Event::Refused { procedure: MeasuredProcedure::ServiceRequest, reason: Reason::TimedOut, .. }
+        )
     };
     assert!(events.iter().any(timed_out), "{events:?}");
 }
@@ -208,7 +213,7 @@ fn service_request_without_an_answer() {
 fn establishment_without_an_answer() {
     let mut net = Net::new();
     net.core.knobs.keep_connection = true;
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     net.core.knobs.silent = true;
     net.take_events();
     net.command(internet());
@@ -226,7 +231,7 @@ fn missing_ue_ambr_is_a_violation() {
     let mut net = Net::new();
     net.core.knobs.keep_connection = true;
     net.core.knobs.without_ue_ambr = true;
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     net.command(internet());
     assert_eq!(net.violations(), ["the first session came without UE Aggregate Maximum Bit Rate"]);
 }
@@ -240,7 +245,7 @@ fn reset_and_loss_of_the_association() {
     let mut net = with_session();
     net.gnb(gnb::Input::AssociationDown);
     assert!(!net.ue.is_connected() && !net.gnb.is_up());
-    net.command(Command::ServiceRequest);
+    net.command(UeCommand::ServiceRequest);
     assert!(!net.ue.is_connected());
     let mut net = with_session();
     net.gnb(gnb::Input::AssociationUp { streams: 4, syntax: TransferSyntax::Per });

@@ -16,7 +16,7 @@ use whimbrel_privacy::operator::{Challenging, Contract, Group, OperatorAttach, O
 use whimbrel_privacy::user::Sim;
 use whimbrel_privacy::voprf::IssuerKey;
 use whimbrel_privacy::wallet::{Wallet, WalletConfig};
-use whimbrel_ran::ue::{Command, MmState, SuciSource, VeilCard};
+use whimbrel_ran::ue::{MmState, SuciSource, UeCommand, VeilCard};
 use whimbrel_security::{Abba, KAmf, KSeaf};
 
 use crate::fake_core::{NOW, Net};
@@ -172,14 +172,14 @@ fn serving(net: &mut Net) -> &mut Serving {
 
 /// Detaches, and attaches again.
 fn attach_again(net: &mut Net) {
-    net.command(Command::Deregister { switch_off: false });
-    net.command(Command::Register);
+    net.command(UeCommand::Deregister { switch_off: false });
+    net.command(UeCommand::Register);
 }
 
 #[test] // chapter 4.4.2: challenge and response in AUTHENTICATION REQUEST and RESPONSE, the key in SECURITY MODE COMMAND
 fn a_veiled_ue_registers_with_challenge_and_response() {
     let mut net = net(1);
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     assert_eq!(net.ue.state(), MmState::Registered);
     assert!(net.core.imeisv.is_none(), "the UE hides its equipment, though asked for it");
     let types = &net.core.uplink;
@@ -196,7 +196,7 @@ fn a_veiled_ue_registers_with_challenge_and_response() {
 fn an_ue_that_hears_no_token_does_not_attach() {
     let mut net = net(1);
     net.ue.hear_token(None);
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     assert_ne!(net.ue.state(), MmState::Registered);
     assert!(serving(&mut net).sessions.is_empty());
 }
@@ -205,7 +205,7 @@ fn an_ue_that_hears_no_token_does_not_attach() {
 fn a_response_that_is_wrong_gives_the_operator_no_key() {
     let mut net = net(1);
     net.ue.faults_mut().wrong_res_star = true;
-    net.command(Command::Register);
+    net.command(UeCommand::Register);
     assert_ne!(net.ue.state(), MmState::Registered);
     assert!(serving(&mut net).sessions.is_empty() && net.ue.veil_session().is_none());
 }
@@ -215,17 +215,17 @@ fn a_replayed_challenge_gets_the_failure_that_every_wrong_challenge_gets() {
     let mut lengths = Vec::new();
     for replayed_to in [1, 2] {
         let mut first = net(1);
-        first.command(Command::Register);
+        first.command(UeCommand::Register);
         let own = serving(&mut first).challenges[0].clone();
         let mut other = net(replayed_to);
         if replayed_to == 1 {
             // The same UE, at its next attach.
-            other.command(Command::Register);
+            other.command(UeCommand::Register);
             serving(&mut other).replay = Some(own);
             attach_again(&mut other);
         } else {
             serving(&mut other).replay = Some(own);
-            other.command(Command::Register);
+            other.command(UeCommand::Register);
         }
         assert_ne!(other.ue.state(), MmState::Registered);
         let failures = std::mem::take(&mut serving(&mut other).failures);
@@ -244,7 +244,7 @@ fn nothing_of_one_attach_is_in_the_next() {
     for n in [1, 2] {
         let mut net = net(n);
         net.record = Some(Vec::new());
-        net.command(Command::Register);
+        net.command(UeCommand::Register);
         let first = (net.record.replace(Vec::new()).unwrap(), net.ue.veil_session().unwrap().grant.supi());
         attach_again(&mut net);
         assert_eq!(net.ue.state(), MmState::Registered);

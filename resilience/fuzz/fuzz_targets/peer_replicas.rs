@@ -5,9 +5,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use whimbrel_control::amf::{Body, N14, PeerAmfId, Relation, Transferred};
+use whimbrel_control::amf::{N14Body, N14, PeerAmfId, Relation, TransferredUe};
 use whimbrel_control::{Checkpoint, Delta, Flat, UeContext, UeId};
-use whimbrel_resilience::{PeerReplicas, Received};
+use whimbrel_resilience::{PeerReplicas, PeerMessageOutcome};
 
 const PEER: PeerAmfId = PeerAmfId(0);
 /// UEs that are held at most, fewer than there are.
@@ -26,9 +26,9 @@ fuzz_target!(|octets: &[u8]| {
 
 fn take(replicas: &mut PeerReplicas, message: &[u8]) {
     match replicas.receive(PEER, message) {
-        Received::Answer(answer) => drop(N14::from_octets(answer.octets()).expect("an answer is read")),
-        Received::Completed(whole) => drop(N14::from_octets(whole.octets()).expect("a whole message is read")),
-        Received::Input | Received::Taken => {}
+        PeerMessageOutcome::Answer(answer) => drop(N14::from_octets(answer.octets()).expect("an answer is read")),
+        PeerMessageOutcome::Completed(whole) => drop(N14::from_octets(whole.octets()).expect("a whole message is read")),
+        PeerMessageOutcome::Input | PeerMessageOutcome::Taken => {}
     }
     assert!(replicas.held() <= HELD_MAX);
 }
@@ -46,21 +46,21 @@ fn delta(slot: u32) -> Flat {
     Delta::between(&checkpoint(slot, 7), &checkpoint(slot, 9)).expect("two states of one UE").into_flat()
 }
 
-fn transferred(slot: u32, state: Flat) -> Body {
+fn transferred(slot: u32, state: Flat) -> N14Body {
     let asker = UeId { slot, generation: 2 };
-    Body::UeContextTransferred(Transferred { asker, state, upfs: Vec::new() }.into())
+    N14Body::UeContextTransferred(TransferredUe { asker, state, upfs: Vec::new() }.into())
 }
 
 /// A message of a kind about a UE, in which octets are changed: of the state that it carries, or of all of it.
 fn changed(kind: u8, slot: u32, changes: &[u8]) -> Vec<u8> {
     let whole = || checkpoint(slot, 7).into_flat();
     let (body, state) = match kind % 6 {
-        0 => (Body::Replica(whole()), Some(whole())),
-        1 => (Body::Replica(delta(slot)), Some(delta(slot))),
+        0 => (N14Body::Replica(whole()), Some(whole())),
+        1 => (N14Body::Replica(delta(slot)), Some(delta(slot))),
         2 => (transferred(slot, delta(slot)), Some(delta(slot))),
         3 => (transferred(slot, whole()), Some(whole())),
-        4 => (Body::ReplicaGone, None),
-        _ => (Body::WholeRequested, None),
+        4 => (N14Body::ReplicaGone, None),
+        _ => (N14Body::WholeRequested, None),
     };
     let relation = Relation { source: UeId { slot, generation: 1 }, token: [0; 16] };
     let mut message = N14 { relation, body }.to_flat().octets().to_vec();

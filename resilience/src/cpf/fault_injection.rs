@@ -8,7 +8,7 @@ use whimbrel_ids::Supi;
 
 /// What the process does at the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fault {
+enum InjectedFault {
     Panic,
     Abort,
     Hang,
@@ -17,7 +17,7 @@ enum Fault {
 
 /// Injects the fault that is configured for this input, if any.
 pub(super) fn inject(ue: Option<&UeContext>, envelope: &Envelope) {
-    static FAULTS: OnceLock<Vec<(Supi, Fault)>> = OnceLock::new();
+    static FAULTS: OnceLock<Vec<(Supi, InjectedFault)>> = OnceLock::new();
     let faults = FAULTS.get_or_init(|| read(&std::env::var("WHIMBREL_POISON").unwrap_or_default()));
     let Some(ue) = ue.filter(|p| p.amf.registered && !p.sessions.is_empty()) else { return };
     let Payload::InitialUeMessage { octets, .. } = &envelope.payload else { return };
@@ -27,12 +27,12 @@ pub(super) fn inject(ue: Option<&UeContext>, envelope: &Envelope) {
     }
     match faults.iter().find(|(supi, _)| Some(*supi) == ue.amf.supi).map(|(_, fault)| fault) {
         None => {}
-        Some(Fault::Panic) => panic!("injected fault"),
-        Some(Fault::Abort) => std::process::abort(),
-        Some(Fault::Hang) => loop {
+        Some(InjectedFault::Panic) => panic!("injected fault"),
+        Some(InjectedFault::Abort) => std::process::abort(),
+        Some(InjectedFault::Hang) => loop {
             std::hint::spin_loop();
         },
-        Some(Fault::Overflow) => drop(std::hint::black_box(deeper([0; 4096]))),
+        Some(InjectedFault::Overflow) => drop(std::hint::black_box(deeper([0; 4096]))),
     }
 }
 
@@ -43,14 +43,14 @@ fn deeper(octets: [u8; 4096]) -> [u8; 4096] {
 }
 
 /// UEs and their faults, separated by commas. Entries with an error are skipped.
-fn read(text: &str) -> Vec<(Supi, Fault)> {
+fn read(text: &str) -> Vec<(Supi, InjectedFault)> {
     let one = |s: &str| {
         let (supi, fault) = s.split_once('=')?;
         let fault = match fault {
-            "panic" => Fault::Panic,
-            "abort" => Fault::Abort,
-            "hang" => Fault::Hang,
-            "overflow" => Fault::Overflow,
+            "panic" => InjectedFault::Panic,
+            "abort" => InjectedFault::Abort,
+            "hang" => InjectedFault::Hang,
+            "overflow" => InjectedFault::Overflow,
             _ => return None,
         };
         Some((supi.parse().ok()?, fault))
@@ -67,7 +67,7 @@ mod tests {
         let supi = |digits: &str| digits.parse().unwrap();
         assert_eq!(
             read("imsi-999700000000091=hang,999700000000092=abort,unknown=hang,999700000000093=nothing"),
-            [(supi("999700000000091"), Fault::Hang), (supi("999700000000092"), Fault::Abort)]
+            [(supi("999700000000091"), InjectedFault::Hang), (supi("999700000000092"), InjectedFault::Abort)]
         );
         assert_eq!(read(""), []);
     }

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_control::config::Config;
-use whimbrel_control::event::Deregistered;
-use whimbrel_control::udm::Request;
+use whimbrel_control::event::DeregistrationReason;
+use whimbrel_control::udm::UdmRequest;
 use whimbrel_control::{
     AssociationId, Batch, Checkpoint, Disposition, Effect, Envelope, Event, Output, Payload, RestCounters,
     RestStore, Shard, UeContext, UeId, UeSummary, amf, smf,
@@ -201,14 +201,14 @@ fn cleanup_batch(
     let intermediate = remains.into_iter().flat_map(|p| &p.intermediate_upfs).map(|i| (i.upf, i.up_seid));
     let deletions =
         at_anchors.chain(intermediate).map(|(upf, seid)| Effect::N4 { upf, octets: smf::deletion(seid) });
-    let deregistration = subject.supi.map(|supi| Effect::Udm(Request::Deregister(supi)));
+    let deregistration = subject.supi.map(|supi| Effect::Udm(UdmRequest::Deregister(supi)));
     let effects = releases.chain(deletions).chain(deregistration);
     Batch {
         terms: (envelope.cta_term, envelope.owner_term),
         outputs: effects.map(|effect| Output { effect, downlink_count: None }).collect(),
         fault: true,
         disposition: Disposition::Ended,
-        events: vec![Event::Deregistered { subject, why: Deregistered::Fault }],
+        events: vec![Event::Deregistered { subject, why: DeregistrationReason::Fault }],
         ..Batch::default()
     }
 }

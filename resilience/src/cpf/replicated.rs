@@ -9,11 +9,11 @@ use whimbrel_control::{Checkpoint, Delta, Disposition, Envelope, UeId, UeSummary
 
 use super::{Cpf, Trial, TrialOutcome};
 use crate::CodeVersion;
-use crate::link::{CpfCommand, CpfReport, PeerMessage, State, UeQuery};
-use crate::replication::{CheckpointAck, CpfId, HeldCheckpoints, Primary, Ran};
+use crate::link::{CpfCommand, CpfReport, PeerMessage, UeCheckpoint, UeQuery};
+use crate::replication::{CheckpointAck, CpfId, ExecutedInput, HeldCheckpoints, Primary};
 
 /// A UE of which this CPF is the primary.
-struct Served {
+struct ServedUe {
     term: u32,
     backups: Vec<CpfId>,
     /// The last input that was run.
@@ -25,17 +25,17 @@ struct Served {
     /// Its checkpoint is among those that may rest.
     listed: bool,
     /// Inputs in a trial, and those that wait behind them.
-    held: Option<Held>,
+    held: Option<HeldInputs>,
 }
 
-struct Held {
+struct HeldInputs {
     trial: u64,
     /// The `tried` inputs of the trial, then those that came since.
     inputs: Vec<Envelope>,
     tried: usize,
 }
 
-impl Held {
+impl HeldInputs {
     /// The clocks of the inputs in the trial.
     fn tried(&self) -> impl DoubleEndedIterator<Item = u64> {
         self.inputs[..self.tried].iter().map(|input| input.clock)
@@ -73,7 +73,7 @@ pub struct CpfOutbox {
 pub struct ReplicatedCpf {
     cpf: Cpf,
     code: CodeVersion,
-    served: BTreeMap<UeId, Served>,
+    served: BTreeMap<UeId, ServedUe>,
     /// Holds the fact that a checkpoint is due, not the checkpoint: it is made when it may leave, after the outputs.
     primary: Primary<Option<Checkpoint>>,
     /// UEs with a checkpoint that was sent, each once.
@@ -197,7 +197,7 @@ impl ReplicatedCpf {
         if let Ok(state) = Checkpoint::from_octets(state)
             && state.ue_id() == ue
         {
-            self.holdings.take(State { ue, term, clock: state.clock(), state });
+            self.holdings.take(UeCheckpoint { ue, term, clock: state.clock(), state });
         }
     }
 
@@ -249,7 +249,7 @@ impl ReplicatedCpf {
             let term = served.term;
             let message = match served.sent.as_ref().and_then(|base| Delta::between(base, &state)) {
                 Some(delta) => PeerMessage::Delta { term, delta },
-                None => PeerMessage::State(State { ue, term, clock, state: state.clone() }),
+                None => PeerMessage::State(UeCheckpoint { ue, term, clock, state: state.clone() }),
             };
             (served.sent, served.sent_rests) = (Some(state), false);
             if !std::mem::replace(&mut served.listed, true) {
@@ -291,7 +291,7 @@ impl ReplicatedCpf {
         let id = self.last_trial;
         self.trials.insert(id, ue);
         out.trials.push(Trial { id, ue, state: self.cpf.checkpoint(ue), inputs: inputs.clone() });
-        served.held = Some(Held { trial: id, tried: inputs.len(), inputs });
+        served.held = Some(HeldInputs { trial: id, tried: inputs.len(), inputs });
     }
 
     /// Runs an input, or holds it behind a trial.
@@ -313,7 +313,7 @@ impl ReplicatedCpf {
     /// Refuses a UE whose log is of another code version, or leads on from a state that is not here.
     fn refuse(&mut self, envelope: &Envelope, out: &mut CpfOutbox) {
         let ue = envelope.ue;
-        if let Some(Served { term, .. }) = self.served.remove(&ue) {
+        if let Some(ServedUe { term, .. }) = self.served.remove(&ue) {
             self.cpf.forget(ue);
             out.up.push(CpfReport::CheckpointUnusable { ue, term });
         }
@@ -362,11 +362,11 @@ impl ReplicatedCpf {
     }
 
     /// The checkpoint of a UE that was sent to its backups last, if `backup` is one of them.
-    fn sent(&self, ue: UeId, backup: CpfId) -> Option<State> {
+    fn sent(&self, ue: UeId, backup: CpfId) -> Option<UeCheckpoint> {
         let served = self.served.get(&ue).filter(|s| s.backups.contains(&backup))?;
         let of_record = || self.cpf.checkpoint(ue).filter(|_| served.sent_rests);
         let state = served.sent.clone().or_else(of_record)?;
-        Some(State { ue, term: served.term, clock: state.clock(), state })
+        Some(UeCheckpoint { ue, term: served.term, clock: state.clock(), state })
     }
 
     /// Applies a delta to the held checkpoint, or asks for the whole one if the base is missing.
@@ -374,7 +374,7 @@ impl ReplicatedCpf {
         let (ue, clock) = (delta.ue_id(), delta.clock());
         let base = self.holdings.state(ue);
         match base.and_then(|base| delta.apply(base).ok()) {
-            Some(state) => self.back(State { ue, term, clock, state }, out),
+            Some(state) => self.back(UeCheckpoint { ue, term, clock, state }, out),
             None => {
                 if self.asked.len() < ASKED_MAX {
                     self.asked.insert(ue, (from, clock));
@@ -385,7 +385,7 @@ impl ReplicatedCpf {
     }
 
     /// Stores a checkpoint unread; it is decoded when this CPF takes the UE over.
-    fn back(&mut self, state: State, out: &mut CpfOutbox) {
+    fn back(&mut self, state: UeCheckpoint, out: &mut CpfOutbox) {
         let ue = state.ue;
         match self.served.get(&ue).map(|s| s.term) {
             Some(term) if state.term <= term => return, // it was sent before this CPF replaced its sender
@@ -418,7 +418,7 @@ impl ReplicatedCpf {
                 out.up.push(CpfReport::CheckpointUnusable { ue, term });
                 return; // no input of the UE is run here
             };
-            let served = Served {
+            let served = ServedUe {
                 term,
                 backups: Vec::new(),
                 clock,
@@ -445,7 +445,7 @@ impl ReplicatedCpf {
             (served.sent, served.sent_rests) = (None, false);
             self.primary.again(ue, served.clock, Some(state));
         } else if let Some(state) = &served.sent {
-            let state = State { ue, term, clock: state.clock(), state: state.clone() };
+            let state = UeCheckpoint { ue, term, clock: state.clock(), state: state.clone() };
             out.peers.extend(served.backups.iter().map(|&to| (to, PeerMessage::State(state.clone()))));
         }
     }
@@ -479,7 +479,7 @@ impl ReplicatedCpf {
         let stays = !matches!(batch.disposition, Disposition::Ended | Disposition::Elsewhere(_));
         let checkpoint_due = stays && batch.idle && !served.backups.is_empty();
         let idle = checkpoint_due.then_some(None);
-        self.primary.ran(Ran { ue, clock: envelope.clock, idle });
+        self.primary.ran(ExecutedInput { ue, clock: envelope.clock, idle });
         let (term, clock, from) = (served.term, envelope.clock, envelope.payload.association());
         out.up.push(CpfReport::Ran { ue, term, clock, from, batch });
     }

@@ -46,7 +46,7 @@ pub enum ToReplaySandbox {
 }
 
 #[derive(Serialize, Deserialize)]
-enum Head {
+enum TrialHead {
     Configure,
     Try { id: u64, ue: UeId, state_octets: Option<u32> },
 }
@@ -54,19 +54,19 @@ enum Head {
 impl ToReplaySandbox {
     /// Appends its octets. They may hold keys.
     pub fn write(&self, to: &mut Vec<u8>) {
-        let head = |head: &Head, to: &mut Vec<u8>| {
+        let head = |head: &TrialHead, to: &mut Vec<u8>| {
             *to = postcard::to_extend(head, std::mem::take(to)).expect("heads can be written");
         };
         match self {
             Self::Configure(config) => {
-                head(&Head::Configure, to);
+                head(&TrialHead::Configure, to);
                 to.extend_from_slice(config.to_flat().octets());
             }
             Self::Try(Trial { id, ue, state, inputs }) => {
                 let state = state.as_ref().map(Checkpoint::octets);
                 let state_octets =
                     state.map(|s| u32::try_from(s.len()).expect("a checkpoint is far shorter"));
-                head(&Head::Try { id: *id, ue: *ue, state_octets }, to);
+                head(&TrialHead::Try { id: *id, ue: *ue, state_octets }, to);
                 to.extend_from_slice(state.unwrap_or_default());
                 write_envelopes(inputs, to);
             }
@@ -76,7 +76,7 @@ impl ToReplaySandbox {
     /// Reads what [`Self::write`] wrote. Errors: each [`LinkError`].
     pub fn read(octets: &[u8]) -> Result<Self, LinkError> {
         let (head, rest) = postcard::take_from_bytes(octets).map_err(|_| LinkError::Malformed)?;
-        let Head::Try { id, ue, state_octets } = head else {
+        let TrialHead::Try { id, ue, state_octets } = head else {
             return Ok(Self::Configure(Arc::new(Config::from_flat(rest)?)));
         };
         let state_end = state_octets.unwrap_or(0) as usize;

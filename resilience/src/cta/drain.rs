@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// The CPFs that drain.
 #[derive(Default, Serialize, Deserialize)]
-pub(super) struct Draining {
+pub(super) struct DrainingCpfs {
     leaving: BTreeMap<CpfId, Look>,
     due: Option<Instant>,
 }
@@ -35,7 +35,7 @@ struct Look {
 
 const BEGIN: Look = Look { next: UeId { slot: 0, generation: 0 }, found: false };
 
-impl Draining {
+impl DrainingCpfs {
     /// A draining CPF is lost.
     pub(super) fn lost(&mut self, cpf: CpfId) {
         self.leaving.remove(&cpf);

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::UeId;
-use whimbrel_control::udm::{Answer, Directory, Outcome, Request, Subscribers};
+use whimbrel_control::udm::{Directory, DirectoryOutcome, Subscribers, UdmAnswer, UdmRequest};
 use whimbrel_ids::Instant;
 
 use super::{Cta, Entropy, Inspect};
@@ -14,7 +14,7 @@ use super::{Cta, Entropy, Inspect};
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ExternalValues {
     seeds: VecDeque<[u8; 16]>,
-    answers: VecDeque<Answer>,
+    answers: VecDeque<UdmAnswer>,
 }
 
 /// Where external values come from.
@@ -55,10 +55,10 @@ impl ExternalSource {
         &mut self,
         now: Instant,
         ue: UeId,
-        request: Request,
+        request: UdmRequest,
         directory: &mut Directory,
         subscribers: &mut impl Subscribers,
-    ) -> Option<Outcome> {
+    ) -> Option<DirectoryOutcome> {
         match self {
             Self::Live => Some(directory.handle(now, ue, request, subscribers)),
             Self::Recorded(taken) => {

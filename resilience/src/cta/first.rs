@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{
-    AssociationId, Command, Disposition, Event, Payload, UeEvent, UeId, amf, digest, event::Dropped,
+    AssociationId, Command, Disposition, Event, Payload, UeEvent, UeId, amf, digest, event::MessageDropReason,
 };
 use whimbrel_ids::{AmfUeNgapId, Instant};
 use whimbrel_ngap::Peek;
@@ -21,7 +21,7 @@ use super::{Cta, Entropy, Inspect, Outbox, send};
 
 /// The first message of a connection.
 #[derive(Clone, Serialize, Deserialize)]
-pub(super) struct First {
+pub(super) struct FirstMessage {
     pub(super) association: AssociationId,
     pub(super) stream: u16,
     pub(super) octets: Arc<[u8]>,
@@ -29,7 +29,7 @@ pub(super) struct First {
     digest: u64,
 }
 
-impl First {
+impl FirstMessage {
     pub(super) fn new(association: AssociationId, stream: u16, octets: &[u8]) -> Self {
         Self { association, stream, octets: octets.into(), digest: digest(0, octets) }
     }
@@ -37,8 +37,8 @@ impl First {
 
 /// A first message that a context was asked about.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Asked {
-    first: First,
+pub(super) struct FirstMessageQuery {
+    first: FirstMessage,
     candidate: Candidate,
     /// The AMF-UE-NGAP-ID of the connection that would begin.
     pub(super) amf_ue_ngap_id: AmfUeNgapId,
@@ -47,29 +47,34 @@ pub(super) struct Asked {
 /// First messages without an answer, by the input that asks.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Asks {
-    by_input: BTreeMap<(UeId, u64), Asked>,
+    by_input: BTreeMap<(UeId, u64), FirstMessageQuery>,
     under_way: BTreeSet<(AssociationId, u64)>,
 }
 
 impl Asks {
-    fn insert(&mut self, ue: UeId, clock: u64, asked: Asked) {
+    fn insert(&mut self, ue: UeId, clock: u64, asked: FirstMessageQuery) {
         self.under_way.insert((asked.first.association, asked.first.digest));
         self.by_input.insert((ue, clock), asked);
     }
 
     /// The context has answered this input.
-    pub(super) fn remove(&mut self, ue: UeId, clock: u64) -> Option<Asked> {
+    pub(super) fn remove(&mut self, ue: UeId, clock: u64) -> Option<FirstMessageQuery> {
         let asked = self.by_input.remove(&(ue, clock))?;
         self.under_way.remove(&(asked.first.association, asked.first.digest));
         Some(asked)
     }
 
     /// The unanswered questions to a UE between these clocks.
-    pub(super) fn between(&self, ue: UeId, first: u64, last: u64) -> impl Iterator<Item = (u64, &Asked)> {
+    pub(super) fn between(
+        &self,
+        ue: UeId,
+        first: u64,
+        last: u64,
+    ) -> impl Iterator<Item = (u64, &FirstMessageQuery)> {
         self.by_input.range((ue, first)..=(ue, last)).map(|(&(_, clock), asked)| (clock, asked))
     }
 
-    fn has(&self, first: &First) -> bool {
+    fn has(&self, first: &FirstMessage) -> bool {
         self.under_way.contains(&(first.association, first.digest))
     }
 }
@@ -88,7 +93,13 @@ enum Candidate {
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
-    pub(super) fn initial_ue_message(&mut self, now: Instant, peek: &Peek, first: First, out: &mut Outbox) {
+    pub(super) fn initial_ue_message(
+        &mut self,
+        now: Instant,
+        peek: &Peek,
+        first: FirstMessage,
+        out: &mut Outbox,
+    ) {
         if !self.ran.admit_first_message(now, first.association) {
             return self.limited(now, Some(first.association), "first_messages_per_s", out);
         }
@@ -113,16 +124,16 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     }
 
     /// A first message that came twice has no further effect.
-    fn repeated(&self, peek: &Peek, first: &First, out: &mut Outbox) {
+    fn repeated(&self, peek: &Peek, first: &FirstMessage, out: &mut Outbox) {
         let named = peek.ran_ue_ngap_id.and_then(|n| self.slots.by_ran_ue_ngap_id(first.association, n));
         let Some(ue) = named else { return };
         let subject = self.context(ue).map(|p| p.subject()).unwrap_or_default();
-        let event = Event::Dropped { subject, why: Dropped::Duplicate };
+        let event = Event::Dropped { subject, why: MessageDropReason::Duplicate };
         out.events.push(UeEvent { ue, on: Some(first.association), event });
     }
 
     /// Gives a first message a new slot.
-    fn ask_new_slot(&mut self, now: Instant, first: First, asked: bool, out: &mut Outbox) {
+    fn ask_new_slot(&mut self, now: Instant, first: FirstMessage, asked: bool, out: &mut Outbox) {
         self.release_rejected(now, first.association, out);
         let limits = self.config.limits;
         let bound =
@@ -149,7 +160,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     }
 
     /// Answers a first message for which a resource lacks.
-    fn refuse_first(&mut self, now: Instant, first: &First, limit: &'static str, out: &mut Outbox) {
+    fn refuse_first(&mut self, now: Instant, first: &FirstMessage, limit: &'static str, out: &mut Outbox) {
         self.limited(now, Some(first.association), limit, out);
         if self.ran.may_send_error_indication(now, first.association) {
             let answer = amf::overloaded(&first.octets, CauseMisc::ControlProcessingOverload);
@@ -187,7 +198,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     }
 
     /// A context has begun a connection with the message: its answers keep to that stream. Returns the stream of the connection before.
-    pub(super) fn begun(&mut self, ue: UeId, asked: &Asked) -> u16 {
+    pub(super) fn begun(&mut self, ue: UeId, asked: &FirstMessageQuery) -> u16 {
         let former = self.slots.stream_begun(ue);
         self.slots.begin(ue, asked.first.digest, asked.first.stream);
         former
@@ -195,13 +206,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
     /// Releases the connections that these inputs would have begun.
     pub(super) fn release_first_messages(&self, ue: UeId, (first, last): (u64, u64), out: &mut Outbox) {
-        for (_, Asked { first, amf_ue_ngap_id, .. }) in self.asked.between(ue, first, last) {
+        for (_, FirstMessageQuery { first, amf_ue_ngap_id, .. }) in self.asked.between(ue, first, last) {
             let release = amf::release_of_first(&first.octets, *amf_ue_ngap_id);
             send(first.association, first.stream, &release, out);
         }
     }
 
-    fn ask(&mut self, now: Instant, ue: UeId, first: First, candidate: Candidate, out: &mut Outbox) {
+    fn ask(&mut self, now: Instant, ue: UeId, first: FirstMessage, candidate: Candidate, out: &mut Outbox) {
         let Some(amf_ue_ngap_id) = self.slots.new_connection(ue) else { return };
         let payload = Payload::InitialUeMessage {
             association: first.association,
@@ -210,7 +221,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             addressed: !matches!(candidate, Candidate::NewSlot { asked: false }),
         };
         let Some(envelope) = self.stamp(now, ue, payload) else { return };
-        self.asked.insert(ue, envelope.clock, Asked { first, candidate, amf_ue_ngap_id });
+        self.asked.insert(ue, envelope.clock, FirstMessageQuery { first, candidate, amf_ue_ngap_id });
         self.submit(now, envelope, out);
     }
 
@@ -219,11 +230,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         &mut self,
         now: Instant,
         ue: UeId,
-        asked: Asked,
+        asked: FirstMessageQuery,
         answer: Disposition,
         out: &mut Outbox,
     ) {
-        let Asked { first, candidate, .. } = asked;
+        let FirstMessageQuery { first, candidate, .. } = asked;
         match (candidate, answer) {
             (Candidate::Named, Disposition::OtherUe) => self.ask_new_slot(now, first, true, out),
             (Candidate::NewSlot { .. }, Disposition::Elsewhere(tmsi)) => {

@@ -26,9 +26,9 @@ use std::time::Duration;
 
 use whimbrel_control::amf::{self, Load, PeerAmfId, RanNodes};
 use whimbrel_control::config::Config;
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::open;
-use whimbrel_control::udm::{Answer, Directory, Request, Subscribers};
+use whimbrel_control::udm::{Directory, Subscribers, UdmAnswer, UdmRequest};
 use whimbrel_control::{
     AssociationId, Batch, Command, Disposition, Effect, Envelope, Flat, HandoverTarget, Output, OutputId,
     Payload, Prf, RanEvent, UeContext, UeEvent, UeId, UpfId,
@@ -45,19 +45,21 @@ use crate::{CodeVersion, Cpf};
 use cpfs::{Cpfs, Service};
 pub use cpfs::{LogLimits, ProtocolViolation, ReplicationCounters};
 pub(crate) use external::{ExternalSource, ExternalValues};
-use first::{Asked, Asks, First};
-use n4::Arrived;
-use n14::Arrivals;
+use first::{Asks, FirstMessage, FirstMessageQuery};
+use n4::N4Arrival;
+use n14::ArrivedUes;
 pub use n14::N14Error;
-pub use order::{Order, OrderOutcome};
+pub use order::{CtaOrder, OrderOutcome};
 use path_switches::PathSwitches;
 use questions::Questions;
-use ran::{Bounds, Resetting};
+use ran::{Bounds, PendingReset};
 pub use recovery::TakeoverTime;
-use restart::Restoring;
-pub use restart::{RestoreError, Restored, StoredAmf, StoredUe, StoredUes, Surviving, ToStore};
-use slots::Slots;
-pub(crate) use snapshot::{State, StateOf};
+use restart::RestoringUes;
+pub use restart::{
+    RestorationOutcome, RestoreError, StoredAmf, StoredUe, StoredUes, SurvivingState, ToStore,
+};
+use slots::UeSlots;
+pub(crate) use snapshot::{CtaState, StateOf};
 use upfs::Upfs;
 pub use versions::{AnswerTimes, VersionFigures};
 
@@ -109,7 +111,7 @@ pub enum Input<'a> {
     /// A message of a peer AMF ([`N14`](amf::N14)).
     PeerAmf(PeerAmfId, &'a [u8]),
     /// What came of a question to a broker ([`Outbox::brokers`]).
-    Broker(UeId, OutputId, open::Answer),
+    Broker(UeId, OutputId, open::BrokerAnswer),
     /// The predictor expects a UE at this gNB, in this tracking area, within seconds (Synergy §III-C).
     Predicted(UeId, GlobalGnbId, Tai),
     /// Time that has passed.
@@ -140,7 +142,7 @@ pub struct Outbox {
     /// Messages to peer AMFs ([`N14`](amf::N14)).
     pub n14: Vec<(PeerAmfId, Flat)>,
     /// To brokers: whose question it is, by which the answer comes back ([`Input::Broker`]).
-    pub brokers: Vec<(UeId, OutputId, open::Request)>,
+    pub brokers: Vec<(UeId, OutputId, open::BrokerQuestion)>,
     /// Messages of peer AMFs that were rejected.
     pub n14_errors: Vec<(PeerAmfId, N14Error)>,
     /// SCTP associations to abort; the CTA has dropped them.
@@ -148,7 +150,7 @@ pub struct Outbox {
     /// SCTP associations whose peer is to be asked for a sign of life ([`Input::AssociationAnswered`]). While no answer is reported they are
     /// named again, every quarter of a second for 3 s.
     pub probes: Vec<AssociationId>,
-    /// UEs to store for the next start of the core ([`Order::StoreUes`]).
+    /// UEs to store for the next start of the core ([`CtaOrder::StoreUes`]).
     pub stored: Vec<ToStore>,
 }
 
@@ -210,7 +212,7 @@ impl Inspect for () {}
 pub struct Cta<S, E, I = ()> {
     config: Arc<Config>,
     service: Service,
-    slots: Slots,
+    slots: UeSlots,
     ran: RanNodes,
     streams: std::collections::BTreeMap<AssociationId, u16>,
     directory: Directory,
@@ -221,7 +223,7 @@ pub struct Cta<S, E, I = ()> {
     inspect: I,
     /// Inputs for UEs that other inputs caused; run before the next external one.
     inbox: VecDeque<(UeId, Payload)>,
-    arrived: Vec<Arrived>,
+    arrived: Vec<N4Arrival>,
     bounds: Bounds,
     /// The load that the overload rule judged last.
     load: Load,
@@ -232,14 +234,14 @@ pub struct Cta<S, E, I = ()> {
     /// Path switches without an answer.
     path_switches: PathSwitches,
     /// Resets that are acknowledged when their UEs' connections are released.
-    resetting: Vec<Resetting>,
+    resetting: Vec<PendingReset>,
     /// UEs that came from peer AMFs.
-    arrivals: Arrivals,
+    arrivals: ArrivedUes,
     /// Questions to brokers.
     questions: Questions,
     /// UEs of this process that have changed since UEs were stored last. `None`: none were.
     unstored: Option<BTreeSet<UeId>>,
-    restoring: Restoring,
+    restoring: RestoringUes,
 }
 
 /// The CTA's term, stamped into envelopes.
@@ -258,7 +260,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         let tmsi_key = entropy.draw();
         Self {
             service: Service::Here(Box::new(Cpf::new(config.clone()))),
-            slots: Slots::new(&tmsi_key),
+            slots: UeSlots::new(&tmsi_key),
             ran: RanNodes::new(config.clone()),
             streams: Default::default(),
             directory,
@@ -276,10 +278,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             asked: Asks::default(),
             path_switches: PathSwitches::default(),
             resetting: Vec::new(),
-            arrivals: Arrivals::default(),
+            arrivals: ArrivedUes::default(),
             questions: Questions::default(),
             unstored: None,
-            restoring: Restoring::default(),
+            restoring: RestoringUes::default(),
         }
     }
 
@@ -409,8 +411,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.slots.tmsi_taken(id);
         self.slots.note(id, ue.clock, &ue.as_batch());
         if let (Some(supi), Some(subscription)) = (ue.amf.supi, ue.amf.subscription.clone()) {
-            let registered = Answer::Registered(Ok(subscription));
-            self.directory.follow(id, &Request::Register(supi), registered);
+            let registered = UdmAnswer::Registered(Ok(subscription));
+            self.directory.follow(id, &UdmRequest::Register(supi), registered);
         }
         cpf.restore_at_rest(ue);
         true
@@ -495,7 +497,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                                 self.path_switches.insert(ue, (association, stream), peek, &octets);
                             }
                             if self.slots.names(ue).any(|names| names.amf_ue_ngap_id == id) {
-                                self.comes_to(now, ue, association, out);
+                                self.follow_to_gnb(now, ue, association, out);
                             }
                         }
                         let required = peek.is_some_and(|p| is_handover_required(&p));
@@ -508,7 +510,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     None if self.slots.has_just_left(now, id) => {
                         // The target gNB waits for an answer; other gNBs get the release.
                         if let Ok(Message::PathSwitchRequest(m)) = Message::decode(octets) {
-                            send(association, stream, &amf::released_meanwhile(&m), out);
+                            send(association, stream, &amf::build_failure_after_release(&m), out);
                         }
                     }
                     None => {
@@ -518,7 +520,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 }
             }
             Some(p) if is_initial_ue_message(&p) && self.ran.is_set_up(association) => {
-                let first = First::new(association, stream, octets);
+                let first = FirstMessage::new(association, stream, octets);
                 self.initial_ue_message(now, &p, first, out);
             }
             _ => self.ran_node(now, association, octets, out),
@@ -563,7 +565,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         });
         let is_its = self.slots.names(ue).any(|names| names.association == association);
         if let Some(target) = target.as_ref().filter(|_| is_its) {
-            self.comes_to(now, ue, target.association, out);
+            self.follow_to_gnb(now, ue, target.association, out);
         }
         Payload::HandoverRequired { association, octets, target }
     }
@@ -643,7 +645,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             if let Some(asked) = asked {
                 self.answered(now, ue, asked, Disposition::Ended, out);
             }
-            self.discard(now, ue, Deregistered::Fault, out);
+            self.discard(now, ue, DeregistrationReason::Fault, out);
             return false;
         }
         let disposition = batch.disposition;
@@ -654,7 +656,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             self.answered(now, ue, asked, disposition, out);
         }
         if let Some(association) = rests_at {
-            self.comes_to(now, ue, association, out);
+            self.follow_to_gnb(now, ue, association, out);
         }
         true
     }
@@ -675,7 +677,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         (ue, clock): (UeId, u64),
         from: Option<AssociationId>,
         mut batch: Batch,
-        asked: Option<&Asked>,
+        asked: Option<&FirstMessageQuery>,
         out: &mut Outbox,
     ) {
         if batch.tmsi_taken {
@@ -724,7 +726,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 }
                 Effect::Udm(request) => {
                     let (directory, subscribers) = (&mut self.directory, &mut self.subscribers);
-                    let registers = if let Request::Register(supi) = &request { Some(*supi) } else { None };
+                    let registers =
+                        if let UdmRequest::Register(supi) = &request { Some(*supi) } else { None };
                     let Some(outcome) = self.outside.udm(now, ue, request, directory, subscribers) else {
                         continue;
                     };

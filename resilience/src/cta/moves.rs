@@ -1,10 +1,11 @@
-//! Moves of a UE from one CPF to another, when it comes to another region or its CPF drains (Neutrino §4.3). If the other CPF holds the
-//! current checkpoint it serves at once (fast form); else the checkpoint goes first and the UE's inputs wait (default form).
+//! Moves of a UE from one CPF to another, when it enters another region or its CPF is drained (Neutrino
+//! §4.3). If the other CPF holds the current checkpoint it serves at once (fast form); else the checkpoint
+//! goes first and the UE's inputs wait (default form).
 //!
-//! A UE comes to another region with HANDOVER REQUIRED that names a gNB there, with a PATH SWITCH REQUEST of one, or from CM-IDLE with its
-//! first message there. A handover is run by the current primary, so the UE moves before; from CM-IDLE it moves when no procedure runs. A
-//! handover that fails moves it back in the same way. Within a region a UE moves only where CPFs are of several kinds
-//! ([`versions`](super::versions)).
+//! A UE comes to another region with HANDOVER REQUIRED that names a gNB there, with a PATH SWITCH REQUEST of
+//! one, or from CM-IDLE with its first message there. The current primary runs a handover, so the UE is moved
+//! first; from CM-IDLE it moves when no procedure runs. A handover that fails moves it back in the same way.
+//! Within a region a UE moves only where CPFs are of several kinds ([`versions`](super::versions)).
 
 use std::time::Duration;
 
@@ -17,22 +18,22 @@ use super::cpfs::{Cpfs, Service, serve};
 use super::{Cta, Entropy, Inspect, Outbox};
 use crate::link::CpfCommand;
 use crate::region::Region;
-use crate::replication::{CpfId, Ledger};
+use crate::replication::{CpfId, UeLog};
 
 /// How long a UE's inputs may wait for its checkpoint to arrive: well above a transfer in any network, below the UE's own timer (T3517, TS
 /// 24.501 table 10.2.1).
-const PATIENCE: Duration = Duration::from_secs(1);
+const CHECKPOINT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Inputs of a UE that may wait: more than a procedure has.
-const HELD_MAX: usize = 64;
+const MAX_HELD_INPUTS: usize = 64;
 
 /// A move under way.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Moving {
+pub(super) struct UeMove {
     to: CpfId,
     since: Instant,
     /// The former primary stays as a backup; not if the target became a backup for this move alone.
-    keep: bool,
+    is_former_kept: bool,
     /// Inputs that came for the UE meanwhile.
     pub(super) held: Vec<Envelope>,
 }
@@ -48,7 +49,7 @@ impl Cpfs {
             ledger.add_backup(to);
             serve(ue, ledger, &mut self.waiting, out);
         }
-        self.moves.ues.insert(ue, Moving { to, since: now, keep, held: Vec::new() });
+        self.moves.ues.insert(ue, UeMove { to, since: now, is_former_kept: keep, held: Vec::new() });
         self.moves.begun.push_back((now, ue));
         if self.try_to_move(ue, out) {
             self.counts.moved_fast += 1;
@@ -61,7 +62,7 @@ impl Cpfs {
     }
 
     /// A UE is or will be in a region: one of that region's CPFs becomes its primary, preferably one that has its checkpoint.
-    fn enters(&mut self, now: Instant, ue: UeId, region: &Region, out: &mut Outbox) {
+    fn enter_region(&mut self, now: Instant, ue: UeId, region: &Region, out: &mut Outbox) {
         match region == self.rings.home() {
             true => drop(self.away.remove(&ue)),
             false if self.away.get(&ue) != Some(region) => drop(self.away.insert(ue, region.clone())),
@@ -81,9 +82,9 @@ impl Cpfs {
         }
     }
 
-    /// Gives a UE that has come to a region the backups of that region, and dismisses those of the former one, and late ones, once others
-    /// have the checkpoint.
-    pub(super) fn settle(&mut self, ue: UeId, out: &mut Outbox) {
+    /// Assigns the backups of the UE's region, and removes those of its former region and any surplus ones
+    /// once the others hold the checkpoint.
+    pub(super) fn reassign_backups(&mut self, ue: UeId, out: &mut Outbox) {
         let region = self.away.get(&ue).unwrap_or_else(|| self.rings.home());
         let Some(ledger) = self.ledgers.get_mut(&ue) else { return };
         let (primary, _) = ledger.assignment();
@@ -125,26 +126,26 @@ impl Cpfs {
             self.pruned(ue);
         }
         match settled {
-            true => drop(self.unsettled.remove(&ue)),
-            false => drop(self.unsettled.insert(ue)),
+            true => drop(self.pending_reassignments.remove(&ue)),
+            false => drop(self.pending_reassignments.insert(ue)),
         }
     }
 
     /// Follow-up after an acknowledgement or another change of the UE's ledger.
-    pub(super) fn progress(&mut self, ue: UeId, out: &mut Outbox) {
+    pub(super) fn advance(&mut self, ue: UeId, out: &mut Outbox) {
         self.pruned(ue);
-        if !self.without_backup.is_empty() && self.ledgers.get(&ue).is_some_and(Ledger::is_backed) {
+        if !self.without_backup.is_empty() && self.ledgers.get(&ue).is_some_and(UeLog::is_backed) {
             self.without_backup.remove(&ue);
         }
         self.try_to_move(ue, out);
-        if self.unsettled.contains(&ue) {
-            self.settle(ue, out);
+        if self.pending_reassignments.contains(&ue) {
+            self.reassign_backups(ue, out);
         }
     }
 
     /// Completes the UE's move if the target holds its checkpoint. Returns whether it did.
     fn try_to_move(&mut self, ue: UeId, out: &mut Outbox) -> bool {
-        let Some(&Moving { to, keep, .. }) = self.moves.ues.get(&ue) else { return false };
+        let Some(&UeMove { to, is_former_kept: keep, .. }) = self.moves.ues.get(&ue) else { return false };
         let Some(ledger) = self.ledgers.get_mut(&ue) else { return false };
         let (former, _) = ledger.assignment();
         if !ledger.move_to(to, keep) {
@@ -162,9 +163,9 @@ impl Cpfs {
         self.spare_unlike(ue);
         self.counts.moved += 1;
         if !self.rings.areas().is_empty() {
-            self.settle(ue, out);
+            self.reassign_backups(ue, out);
         }
-        self.stop_moving(ue, out);
+        self.end_move(ue, out);
         true
     }
 
@@ -183,43 +184,46 @@ impl Cpfs {
         self.pruned(ue);
     }
 
-    /// Holds an input back if no procedure of its UE runs and the checkpoint is on its way. Returns the input if it need not wait.
-    pub(super) fn waits(&mut self, envelope: Envelope, out: &mut Outbox) -> Option<Envelope> {
+    /// Holds an input if its UE moves, no procedure of it runs, and the checkpoint has not arrived. Returns
+    /// the input if it need not wait.
+    pub(super) fn hold_if_moving(&mut self, envelope: Envelope, out: &mut Outbox) -> Option<Envelope> {
         let ue = envelope.ue;
         let Some(moving) = self.moves.ues.get_mut(&ue) else { return Some(envelope) };
         if moving.held.is_empty() && !self.ledgers.get(&ue).is_some_and(|l| l.rests()) {
-            return Some(envelope); // a running procedure ends where it began
+            return Some(envelope); // the CPF that started a procedure completes it
         }
         moving.held.push(envelope);
-        if moving.held.len() > HELD_MAX {
-            self.stop_moving(ue, out);
+        if moving.held.len() > MAX_HELD_INPUTS {
+            self.end_move(ue, out);
         }
         None
     }
 
     /// Ends the move: held inputs go to the primary.
-    pub(super) fn stop_moving(&mut self, ue: UeId, out: &mut Outbox) {
+    pub(super) fn end_move(&mut self, ue: UeId, out: &mut Outbox) {
         let held = self.moves.ues.remove(&ue).map(|m| m.held).unwrap_or_default();
         held.into_iter().for_each(|envelope| self.hand_over(envelope, out));
     }
 
     /// Gives up moves whose checkpoint did not arrive in time.
     pub(super) fn give_up_moves(&mut self, now: Instant, out: &mut Outbox) {
-        while let Some((since, ue)) = self.moves.begun.front().copied().filter(|m| m.0 + PATIENCE <= now) {
+        while let Some((since, ue)) =
+            self.moves.begun.front().copied().filter(|m| m.0 + CHECKPOINT_TIMEOUT <= now)
+        {
             self.moves.begun.pop_front();
             if self.moves.ues.get(&ue).is_some_and(|m| m.since == since) {
                 self.counts.moves_given_up += 1;
                 if self.rings.has_kinds() {
                     self.kinds.gives_up(now, ue);
                 }
-                self.stop_moving(ue, out);
+                self.end_move(ue, out);
             }
         }
     }
 
-    /// When [`Self::give_up_moves`] has something to do.
-    pub(super) fn moves_due(&self) -> Option<Instant> {
-        self.moves.begun.front().map(|(since, _)| *since + PATIENCE)
+    /// The deadline of the oldest move.
+    pub(super) fn move_deadline(&self) -> Option<Instant> {
+        self.moves.begun.front().map(|(since, _)| *since + CHECKPOINT_TIMEOUT)
     }
 }
 
@@ -243,8 +247,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         Some(region.unwrap_or(rings.home()).clone())
     }
 
-    /// Notes the region of the gNB where a UE begins.
-    pub(super) fn begins_at(&mut self, ue: UeId, association: Option<AssociationId>) {
+    /// Records the region of the gNB from which a UE's first message came.
+    pub(super) fn set_initial_region(&mut self, ue: UeId, association: Option<AssociationId>) {
         let Some(region) = association.and_then(|a| self.region_at(a)) else { return };
         if let Service::Region(cpfs) = &mut self.service
             && !cpfs.ledgers.contains_key(&ue)
@@ -254,11 +258,17 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// A UE is or will be served by this gNB: it may have to move.
-    pub(super) fn comes_to(&mut self, now: Instant, ue: UeId, association: AssociationId, out: &mut Outbox) {
+    /// Begins a move if this gNB, which serves or will serve the UE, is in another region.
+    pub(super) fn follow_to_gnb(
+        &mut self,
+        now: Instant,
+        ue: UeId,
+        association: AssociationId,
+        out: &mut Outbox,
+    ) {
         let Some(region) = self.region_at(association) else { return };
         if let Service::Region(cpfs) = &mut self.service {
-            cpfs.enters(now, ue, &region, out);
+            cpfs.enter_region(now, ue, &region, out);
         }
     }
 }
@@ -277,9 +287,9 @@ mod tests {
         elsewhere.into_iter().for_each(|cpf| ledger.add_backup(cpf));
         [backups[0], CpfId(8)].into_iter().for_each(|cpf| ledger.acknowledged(now, cpf, 1, 1));
         for left in [1, 0] {
-            cpfs.settle(ue, &mut Outbox::default());
+            cpfs.reassign_backups(ue, &mut Outbox::default());
             let stay = elsewhere.iter().filter(|cpf| cpfs.ledgers[&ue].concerns(**cpf)).count();
-            assert_eq!((stay, cpfs.unsettled.len()), (left, left));
+            assert_eq!((stay, cpfs.pending_reassignments.len()), (left, left));
         }
     }
 }

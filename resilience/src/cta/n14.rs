@@ -1,7 +1,7 @@
 //! Messages of peer AMFs (N14, TS 23.502 §4.9.1.3), and the UEs that they go to. What a UE's procedures decide is in `control/src/amf/n14`.
 //!
 //! A message names a UE's transfer by its [`Relation`]. At the target the relation leads to the UE's slot; at the source it holds the UE
-//! itself. An unknown relation is refused. An AMF that asks for a context ([`Body::TransferUeContext`]) names the UE by its 5G-TMSI, and
+//! itself. An unknown relation is refused. An AMF that asks for a context ([`N14Body::TransferUeContext`]) names the UE by its 5G-TMSI, and
 //! the answer carries the relation.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::amf::{
-    self, Body, Completed, HandedOverSession, N14, PeerAmfId, Relation, Transferred, UeContextCreateData,
+    self, HandedOverSession, N14, N14Body, PeerAmfId, Relation, TransferCompletion, TransferredUe,
+    UeContextCreateData,
 };
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{Checkpoint, Flat, FlatError, HandoverTarget, OutputId, Payload, UeId, UpfId};
@@ -47,7 +48,7 @@ impl fmt::Display for N14Error {
 
 /// The UEs that came from peer AMFs, by relation.
 #[derive(Default, Serialize, Deserialize)]
-pub(super) struct Arrivals {
+pub(super) struct ArrivedUes {
     by_relation: BTreeMap<(PeerAmfId, Relation), UeId>,
     /// By their 5G-TMSIs there: a UE uses that one until it has received a new one (TS 24.501 §5.5.1.3.8 c).
     by_tmsi: BTreeMap<(PeerAmfId, Tmsi), UeId>,
@@ -61,7 +62,7 @@ struct ArrivedUe {
     tmsis: [Option<Tmsi>; 2],
 }
 
-impl Arrivals {
+impl ArrivedUes {
     fn get(&self, from: PeerAmfId, relation: Relation) -> Option<UeId> {
         self.by_relation.get(&(from, relation)).copied()
     }
@@ -122,37 +123,37 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             _ => N14Error::Malformed,
         })?;
         let (ue, target) = match &body {
-            Body::CreateUeContext(_) if self.arrivals.get(from, relation).is_some() => {
+            N14Body::CreateUeContext(_) if self.arrivals.get(from, relation).is_some() => {
                 return Err(N14Error::Repeated);
             }
-            Body::CreateUeContext(context) => self.comes(now, from, relation, context, out)?,
-            Body::TransferUeContext(shown) => match self.slots.by_tmsi(shown.tmsi) {
+            N14Body::CreateUeContext(context) => self.comes(now, from, relation, context, out)?,
+            N14Body::TransferUeContext(shown) => match self.slots.by_tmsi(shown.tmsi) {
                 Some(ue) => (ue, None),
                 None => {
-                    answer(from, relation, Body::UeContextNotTransferred(relation.source), out);
+                    answer(from, relation, N14Body::UeContextNotTransferred(relation.source), out);
                     return Ok(());
                 }
             },
-            Body::UeContextTransferred(t) if self.arrivals.get(from, relation) == Some(t.asker) => {
+            N14Body::UeContextTransferred(t) if self.arrivals.get(from, relation) == Some(t.asker) => {
                 return Err(N14Error::Repeated);
             }
-            Body::UeContextTransferred(t) if !self.takes(from, relation, t) => {
-                answer(from, relation, Body::NotRegistered, out);
+            N14Body::UeContextTransferred(t) if !self.takes(from, relation, t) => {
+                answer(from, relation, N14Body::NotRegistered, out);
                 return Err(N14Error::Unknown);
             }
-            Body::UeContextTransferred(t) => (t.asker, None),
-            Body::UeContextNotTransferred(asker) if !self.slots.holds(*asker) => {
+            N14Body::UeContextTransferred(t) => (t.asker, None),
+            N14Body::UeContextNotTransferred(asker) if !self.slots.holds(*asker) => {
                 return Err(N14Error::Unknown);
             }
-            Body::UeContextNotTransferred(asker) => (*asker, None),
+            N14Body::UeContextNotTransferred(asker) => (*asker, None),
             body if body.is_of_source() => match (self.arrivals.get(from, relation), body) {
-                (Some(ue), Body::Completed(Completed::HandedOver(given))) => {
+                (Some(ue), N14Body::Completed(TransferCompletion::HandedOver(given))) => {
                     given.iter().for_each(|g| self.session_came(ue, g));
                     (ue, None)
                 }
                 (Some(ue), _) => (ue, None),
                 // Sessions given for a UE that is lost here are deleted.
-                (None, Body::Completed(Completed::HandedOver(given))) => {
+                (None, N14Body::Completed(TransferCompletion::HandedOver(given))) => {
                     given.iter().for_each(|g| self.end_orphan(now, g, out));
                     return Err(N14Error::Unknown);
                 }
@@ -160,8 +161,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             },
             body if !self.slots.holds(relation.source) => {
                 let body = match body {
-                    Body::HandoverComplete | Body::Registered { .. } => Body::Completed(Completed::Gone),
-                    Body::UeContextCreated(_) => Body::ReleaseUeContext,
+                    N14Body::HandoverComplete | N14Body::Registered { .. } => {
+                        N14Body::Completed(TransferCompletion::Gone)
+                    }
+                    N14Body::UeContextCreated(_) => N14Body::ReleaseUeContext,
                     _ => return Err(N14Error::Unknown),
                 };
                 answer(from, relation, body, out);
@@ -174,7 +177,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     }
 
     /// Accepts one context for the slot that asked for it; its relation leads there from now on.
-    fn takes(&mut self, from: PeerAmfId, relation: Relation, t: &Transferred) -> bool {
+    fn takes(&mut self, from: PeerAmfId, relation: Relation, t: &TransferredUe) -> bool {
         let takes = self.slots.holds(t.asker) && !self.arrivals.by_ue.contains_key(&t.asker);
         if takes {
             self.arrivals.insert(from, relation, &t.state, t.asker);
@@ -243,9 +246,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
 /// Refuses a UE.
 fn refuse(to: PeerAmfId, relation: Relation, cause: impl Into<Cause>, out: &mut Outbox) {
-    answer(to, relation, Body::not_created(cause, None), out);
+    answer(to, relation, N14Body::not_created(cause, None), out);
 }
 
-fn answer(to: PeerAmfId, relation: Relation, body: Body, out: &mut Outbox) {
+fn answer(to: PeerAmfId, relation: Relation, body: N14Body, out: &mut Outbox) {
     out.n14.push((to, N14 { relation, body }.to_flat()));
 }

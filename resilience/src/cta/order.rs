@@ -14,7 +14,7 @@ use super::{Cta, Entropy, Inspect, Outbox};
 
 /// An order of the CTA's edge.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Order {
+pub enum CtaOrder {
     /// [`Cta::configure`].
     Configure(Arc<Config>),
     /// [`Cta::release_upf`].
@@ -65,12 +65,12 @@ pub enum OrderOutcome {
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// Carries an order out.
-    pub fn order(&mut self, now: Instant, order: Order, out: &mut Outbox) -> OrderOutcome {
+    pub fn order(&mut self, now: Instant, order: CtaOrder, out: &mut Outbox) -> OrderOutcome {
         match order {
-            Order::Configure(config) => self.configure(now, config, out),
-            Order::ReleaseUpf(upf) => self.release_upf(now, upf, out),
-            Order::Warn(warning) => return OrderOutcome::Warned(self.warn(now, *warning, out)),
-            Order::CancelWarning { message_identifier, serial_number } => {
+            CtaOrder::Configure(config) => self.configure(now, config, out),
+            CtaOrder::ReleaseUpf(upf) => self.release_upf(now, upf, out),
+            CtaOrder::Warn(warning) => return OrderOutcome::Warned(self.warn(now, *warning, out)),
+            CtaOrder::CancelWarning { message_identifier, serial_number } => {
                 return OrderOutcome::Warned(self.cancel_warning(
                     now,
                     message_identifier,
@@ -78,15 +78,15 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     out,
                 ));
             }
-            Order::Overload(order) => self.order_overload(now, order, out),
-            Order::Endpoints(endpoints) => self.endpoints(now, endpoints, out),
-            Order::TakenOver(lost) => self.taken_over(now, lost, out),
-            Order::SmfAddresses(addresses) => self.smf_addresses(now, addresses, out),
-            Order::ResetGnb(gnb) => return OrderOutcome::Reset(self.reset_gnb(now, gnb, out)),
-            Order::DisconnectGnb(gnb) => return OrderOutcome::Reset(self.disconnect_gnb(now, gnb, out)),
-            Order::Retire => self.retire(now, out),
-            Order::StoreUes { all } => self.store_ues(all, out),
-            Order::UpfUnreachable(upf) => self.upf_unreachable(now, upf, out),
+            CtaOrder::Overload(order) => self.order_overload(now, order, out),
+            CtaOrder::Endpoints(endpoints) => self.endpoints(now, endpoints, out),
+            CtaOrder::TakenOver(lost) => self.taken_over(now, lost, out),
+            CtaOrder::SmfAddresses(addresses) => self.smf_addresses(now, addresses, out),
+            CtaOrder::ResetGnb(gnb) => return OrderOutcome::Reset(self.reset_gnb(now, gnb, out)),
+            CtaOrder::DisconnectGnb(gnb) => return OrderOutcome::Reset(self.disconnect_gnb(now, gnb, out)),
+            CtaOrder::Retire => self.retire(now, out),
+            CtaOrder::StoreUes { all } => self.store_ues(all, out),
+            CtaOrder::UpfUnreachable(upf) => self.upf_unreachable(now, upf, out),
         }
         OrderOutcome::Done
     }

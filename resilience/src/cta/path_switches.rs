@@ -69,7 +69,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             return;
         };
         if let Ok(Message::PathSwitchRequest(m)) = Message::decode(&octets) {
-            send(association, stream, &amf::released_meanwhile(&m), out);
+            send(association, stream, &amf::build_failure_after_release(&m), out);
         }
     }
 }

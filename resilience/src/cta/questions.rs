@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use whimbrel_control::amf::Rate;
 use whimbrel_control::envelope::Payload;
-use whimbrel_control::open::{Answer, Request, Unreachable};
+use whimbrel_control::open::{BrokerAnswer, BrokerQuestion, Unreachable};
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{AssociationId, OutputId, UeId};
 use whimbrel_ids::Instant;
@@ -34,18 +34,21 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         &mut self,
         now: Instant,
         gnb: Option<AssociationId>,
-        (ue, to, request): (UeId, OutputId, Request),
+        (ue, to, request): (UeId, OutputId, BrokerQuestion),
         out: &mut Outbox,
     ) {
         let (open, veil) = (self.config.open.as_ref(), self.config.veil.as_ref());
         let per_s = match &request {
-            Request::Sap(_) => open.map_or(0, |open| open.questions_per_gnb),
-            Request::Veil(_) | Request::VeilHome(_) => veil.map_or(0, |veil| veil.questions_per_gnb),
+            BrokerQuestion::Sap(_) => open.map_or(0, |open| open.questions_per_gnb),
+            BrokerQuestion::Veil(_) | BrokerQuestion::VeilHome(_) => {
+                veil.map_or(0, |veil| veil.questions_per_gnb)
+            }
         };
         if self.questions.take(now, gnb, per_s) {
             return out.brokers.push((ue, to, request));
         }
-        self.inbox.push_back((ue, Payload::Broker { to, answer: Answer::Unreachable(Unreachable::Busy) }));
+        self.inbox
+            .push_back((ue, Payload::Broker { to, answer: BrokerAnswer::Unreachable(Unreachable::Busy) }));
         self.limited(now, gnb, "questions_per_gnb", out);
     }
 }

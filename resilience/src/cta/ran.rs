@@ -36,7 +36,7 @@ impl Bounds {
 
 /// A reset (TS 38.413 §8.7.4) that waits for the release of its UEs' connections.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Resetting {
+pub(super) struct PendingReset {
     ues: BTreeSet<UeId>,
     association: AssociationId,
     /// NG RESET ACKNOWLEDGE, encoded in the gNB's transfer syntax.
@@ -210,7 +210,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 let ues = ues.into_iter().map(|(ue, _)| ue).collect();
                 let mut acknowledge = Vec::new();
                 reset_acknowledge(what).encode_in(association.syntax(), &mut acknowledge);
-                self.resetting.push(Resetting { ues, association, acknowledge });
+                self.resetting.push(PendingReset { ues, association, acknowledge });
                 self.acknowledge_resets(out);
             }
         }

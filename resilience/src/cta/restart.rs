@@ -46,7 +46,7 @@ struct Peers<Gnbs, Streams> {
 }
 
 /// What has stood while the control plane of a host started again: associations of gNBs, and the UPFs with their sessions.
-pub struct Surviving<'a> {
+pub struct SurvivingState<'a> {
     /// What [`Cta::stored_peers`] of the CTA before gave last.
     pub peers: &'a [u8],
     /// The associations that go on.
@@ -185,7 +185,7 @@ impl fmt::Display for RestoreError {
 
 /// The outcome of a restoration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestorationOutcome {
     /// UEs that are registered again.
     pub ues: usize,
     /// Sessions of the restored UEs.
@@ -201,14 +201,14 @@ pub struct Restored {
 /// UEs that were restored and have had no input yet: they wait for a CPF, and their sessions for their UPFs. So do the sessions of a UPF that has
 /// restarted.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Restoring {
+pub(super) struct RestoringUes {
     ues: bool,
     upfs: UpfSet,
     /// Each command once for a UE, in the order in which they came.
     commands: BTreeMap<UeId, Vec<Command>>,
 }
 
-impl Restoring {
+impl RestoringUes {
     /// Sessions are restored when this UPF is connected.
     pub(super) fn awaits(&mut self, upf: UpfId) {
         self.upfs = self.upfs.union([upf].into_iter().collect());
@@ -289,7 +289,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// What the next CTA of this host needs to go on with its gNBs and UPFs ([`Surviving`]). It holds no key.
+    /// What the next CTA of this host needs to go on with its gNBs and UPFs ([`SurvivingState`]). It holds no key.
     pub fn stored_peers(&self) -> Vec<u8> {
         let names = self.config.smf.upfs.iter().map(|upf| upf.name.clone());
         let upfs = names.zip(self.upfs.recovery_time_stamps()).collect();
@@ -301,7 +301,12 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// order.
     ///
     /// Errors: [`RestoreError::OtherAmf`].
-    pub fn restore(&mut self, now: Instant, ues: StoredUes, exact: bool) -> Result<Restored, RestoreError> {
+    pub fn restore(
+        &mut self,
+        now: Instant,
+        ues: StoredUes,
+        exact: bool,
+    ) -> Result<RestorationOutcome, RestoreError> {
         self.restore_among(now, ues, exact, None, &mut Outbox::default())
     }
 
@@ -313,9 +318,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         now: Instant,
         StoredUes { amf, ues }: StoredUes,
         exact: bool,
-        surviving: Option<Surviving<'_>>,
+        surviving: Option<SurvivingState<'_>>,
         out: &mut Outbox,
-    ) -> Result<Restored, RestoreError> {
+    ) -> Result<RestorationOutcome, RestoreError> {
         let guami = Guami { plmn: amf.plmn, amf_id: AmfId::from_octets(amf.amf_id) };
         if guami != self.config.amf.guami() {
             return Err(RestoreError::OtherAmf);
@@ -328,7 +333,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             numbers.map(|n| n.and_then(|n| u8::try_from(n).ok()).map(UpfId)).collect();
         // A UE that goes on names its UPFs by the numbers that they had.
         let renumbered = (0u8..).zip(&numbers).any(|(n, now)| *now != Some(UpfId(n)));
-        let mut restored = Restored::default();
+        let mut restored = RestorationOutcome::default();
         for ue in ues.into_values() {
             let fits =
                 |id: UeId| id.slot < self.config.limits.ues.min(UeId::SLOTS) && self.slots.is_free(id.slot);
@@ -376,7 +381,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     }
 
     /// Takes what the CTA before knew of its gNBs and UPFs. Returns whether that can be read.
-    fn go_on_with(&mut self, now: Instant, surviving: &Surviving<'_>, out: &mut Outbox) -> bool {
+    fn go_on_with(&mut self, now: Instant, surviving: &SurvivingState<'_>, out: &mut Outbox) -> bool {
         let Ok(peers) =
             postcard::from_bytes::<Peers<RanNodes, BTreeMap<AssociationId, u16>>>(surviving.peers)
         else {

@@ -170,7 +170,7 @@ pub(super) mod tests {
                 slices >= RELIEVED_MAX * RELIEVED_WORK / SLICE && longest <= SLICE / RELIEVED_WORK,
                 "{slices}, {longest}"
             );
-            assert_eq!(cpfs.unsettled.len(), relieved * RELIEVED_MAX);
+            assert_eq!(cpfs.pending_reassignments.len(), relieved * RELIEVED_MAX);
             assert!(cpfs.late_backups.next < now + BETWEEN_ROUNDS);
             now = cpfs.late_backups.next;
         }

@@ -12,22 +12,22 @@ use whimbrel_ids::Instant;
 
 use super::cpfs::{Cpfs, Service};
 use super::first::Asks;
-use super::n14::Arrivals;
+use super::n14::ArrivedUes;
 use super::path_switches::PathSwitches;
 use super::questions::Questions;
-use super::ran::{Bounds, Resetting};
-use super::restart::Restoring;
-use super::slots::Slots;
+use super::ran::{Bounds, PendingReset};
+use super::restart::RestoringUes;
+use super::slots::UeSlots;
 use super::upfs::Upfs;
 use super::{Cta, Entropy, Inspect};
 
 /// All but subscribers, keys and entropy, which each CTA has of its own, the round in search of late backups, and the counts of reached
 /// limits.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct State {
+pub(crate) struct CtaState {
     config: Arc<Config>,
     cpfs: Box<Cpfs>,
-    slots: Slots,
+    slots: UeSlots,
     ran: RanNodes,
     streams: BTreeMap<AssociationId, u16>,
     registrations: Registrations,
@@ -37,10 +37,10 @@ pub(crate) struct State {
     ran_due: Option<Instant>,
     asked: Asks,
     path_switches: PathSwitches,
-    resetting: Vec<Resetting>,
-    arrivals: Arrivals,
+    resetting: Vec<PendingReset>,
+    arrivals: ArrivedUes,
     questions: Questions,
-    restoring: Restoring,
+    restoring: RestoringUes,
 }
 
 /// The same, borrowed from a CTA that continues.
@@ -48,7 +48,7 @@ pub(crate) struct State {
 pub(crate) struct StateOf<'a> {
     config: &'a Arc<Config>,
     cpfs: &'a Cpfs,
-    slots: &'a Slots,
+    slots: &'a UeSlots,
     ran: &'a RanNodes,
     streams: &'a BTreeMap<AssociationId, u16>,
     registrations: Registrations,
@@ -58,10 +58,10 @@ pub(crate) struct StateOf<'a> {
     ran_due: Option<Instant>,
     asked: &'a Asks,
     path_switches: &'a PathSwitches,
-    resetting: &'a [Resetting],
-    arrivals: &'a Arrivals,
+    resetting: &'a [PendingReset],
+    arrivals: &'a ArrivedUes,
     questions: &'a Questions,
-    restoring: &'a Restoring,
+    restoring: &'a RestoringUes,
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
@@ -92,7 +92,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
     /// A CTA that continues from another's state.
     pub(crate) fn from_state(
-        state: State,
+        state: CtaState,
         mut directory: Directory,
         subscribers: S,
         entropy: E,

@@ -10,7 +10,7 @@ use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{Command, OutputId, Payload, UPFS_MAX, UeId, UpfId, UpfStates};
 use whimbrel_ids::Instant;
 
-use super::n4::{Arrived, N4, Sent};
+use super::n4::{N4, N4Arrival, OutgoingPfcp};
 use super::{Cta, Entropy, Inspect, Outbox, UpfChange};
 
 /// How often to check whether a UPF that asked for its release still has sessions.
@@ -121,11 +121,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         ue: UeId,
         to: OutputId,
         octets: Vec<u8>,
-        out: &mut Sent,
-    ) -> Option<Arrived> {
+        out: &mut OutgoingPfcp,
+    ) -> Option<N4Arrival> {
         match self.upfs.get(upf) {
             Some(n4) => n4.request(now, ue, to, octets, out),
-            None => Some(Arrived::Answer { ue, to, octets: None }),
+            None => Some(N4Arrival::Answer { ue, to, octets: None }),
         }
     }
 
@@ -161,26 +161,26 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         &mut self,
         now: Instant,
         upf: UpfId,
-        mut arrived: Vec<Arrived>,
+        mut arrived: Vec<N4Arrival>,
         out: &mut Outbox,
     ) {
         self.upfs.update_state(upf);
         for a in arrived.drain(..) {
             match a {
                 // A session of a UE that is gone is deleted by the CTA itself.
-                Arrived::Answer { ue, octets, .. } if !self.slots.holds(ue) => {
+                N4Arrival::Answer { ue, octets, .. } if !self.slots.holds(ue) => {
                     let deletion = octets.and_then(|o| whimbrel_control::smf::deletion_of_orphan(&o));
                     if let Some(octets) = deletion {
                         let to = OutputId { clock: 0, index: 0 };
                         self.ask_upf(now, upf, ue, to, octets, &mut out.pfcp);
                     }
                 }
-                Arrived::Answer { ue, to, octets } => {
+                N4Arrival::Answer { ue, to, octets } => {
                     self.session_answered(ue, upf, octets.as_deref().unwrap_or_default());
                     let octets = octets.map(Into::into);
                     self.inbox.push_back((ue, Payload::PfcpAnswer { to, upf, octets }));
                 }
-                Arrived::Report { ue, psi, octets } => {
+                N4Arrival::Report { ue, psi, octets } => {
                     if self.slots.holds(ue) {
                         let octets = octets.into();
                         self.inbox.push_back((ue, Payload::PfcpReport { upf, psi, octets }));
@@ -189,7 +189,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                         out.pfcp.extend(answer.map(|a| (upf, a)));
                     }
                 }
-                Arrived::Upf(change) => {
+                N4Arrival::Upf(change) => {
                     out.upfs.push((upf, change));
                     match change {
                         UpfChange::Lost | UpfChange::Released => {

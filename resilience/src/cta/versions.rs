@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_control::udm::{Answer, Subscribers};
+use whimbrel_control::udm::{Subscribers, UdmAnswer};
 use whimbrel_control::{Batch, Event, UeId};
 use whimbrel_ids::{Instant, SNssai, Supi};
 
@@ -215,8 +215,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     }
 
     /// The UDM has answered a UE that registers as this subscriber's.
-    pub(super) fn subscriber_known(&mut self, ue: UeId, registers: Option<Supi>, answer: &Answer) {
-        let (Service::Region(cpfs), Some(supi), Answer::Registered(Ok(subscription))) =
+    pub(super) fn subscriber_known(&mut self, ue: UeId, registers: Option<Supi>, answer: &UdmAnswer) {
+        let (Service::Region(cpfs), Some(supi), UdmAnswer::Registered(Ok(subscription))) =
             (&mut self.service, registers, answer)
         else {
             return;

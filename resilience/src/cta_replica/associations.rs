@@ -1,7 +1,7 @@
 //! The gNBs' associations with the replica's host, which replace those with the primary after a takeover.
 //!
 //! Both hosts are one AMF towards a gNB, with an endpoint each (TS 23.501 §5.21.1.2). The primary sends gNBs the replica's endpoint
-//! ([`Order::Endpoints`](crate::Order::Endpoints)), and they set up a further association there, which begins with RAN CONFIGURATION UPDATE
+//! ([`CtaOrder::Endpoints`](crate::CtaOrder::Endpoints)), and they set up a further association there, which begins with RAN CONFIGURATION UPDATE
 //! and the gNB's identity (TS 38.412 §7, TS 38.413 §8.7.2.2). An [`AssociationId`] is only a name: after a takeover it stands for the
 //! association that the same gNB has here, and neither its UEs nor the CTA see a difference.
 

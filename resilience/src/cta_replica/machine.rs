@@ -3,14 +3,14 @@
 use whimbrel_control::udm::Subscribers;
 use whimbrel_ids::Instant;
 
-use super::record::{Beside, Links, Snapshot, Step};
+use super::record::{Beside, CpfLinks, RecordedStep, Snapshot};
 use crate::cta::ExternalSource;
 use crate::{Cta, Entropy, Inspect, OrderOutcome, Outbox};
 
 /// A CTA with its ends of the links to CPFs.
 pub(super) struct Machine<S, E, I> {
     pub(super) cta: Cta<S, E, I>,
-    pub(super) links: Links,
+    pub(super) links: CpfLinks,
     /// The last input.
     pub(super) number: u64,
     /// Its time, by the clock of the host where the UEs began.
@@ -20,7 +20,7 @@ pub(super) struct Machine<S, E, I> {
 }
 
 /// The outcome of an input.
-pub(super) struct Outcome {
+pub(super) struct InputOutcome {
     pub(super) ordered: OrderOutcome,
     /// The source of external values, with those recorded or left over.
     pub(super) outside: ExternalSource,
@@ -28,7 +28,7 @@ pub(super) struct Outcome {
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Machine<S, E, I> {
     pub(super) fn new(cta: Cta<S, E, I>, replicable: bool) -> Self {
-        Self { cta, links: Links::new(), number: 0, now: Instant::ZERO, replicable }
+        Self { cta, links: CpfLinks::new(), number: 0, now: Instant::ZERO, replicable }
     }
 
     pub(super) fn snapshot(&mut self) -> Option<Snapshot> {
@@ -40,20 +40,20 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Machine<S, E, I> {
     pub(super) fn run(
         &mut self,
         now: Instant,
-        step: Step<'_>,
+        step: RecordedStep<'_>,
         outside: ExternalSource,
         out: &mut Outbox,
-    ) -> Outcome {
+    ) -> InputOutcome {
         self.number += 1;
         self.now = now;
         let mut lost = None;
         match step {
-            Step::Cpf(from, has, _) if self.replicable && self.cta.trusts(from) => {
+            RecordedStep::Cpf(from, has, _) if self.replicable && self.cta.trusts(from) => {
                 let link = self.links.entry(from).or_default();
                 link.took();
                 link.confirmed(has);
             }
-            Step::CpfLost(cpf) => lost = Some(cpf),
+            RecordedStep::CpfLost(cpf) => lost = Some(cpf),
             _ => {}
         }
         let before = out.cpfs.len();
@@ -68,6 +68,6 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Machine<S, E, I> {
         if let Some(lost) = lost {
             self.links.remove(&lost);
         }
-        Outcome { ordered, outside }
+        InputOutcome { ordered, outside }
     }
 }

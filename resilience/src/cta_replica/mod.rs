@@ -1,7 +1,7 @@
 //! The CTA replica: a second CTA that holds the state of the primary and takes over from it.
 //!
 //! **A replicated state machine.** A [`Cta`](crate::Cta) is a function of its inputs, of the entropy that it draws and of the UDM's
-//! answers. The [`PrimaryCta`] sends all three to its [`CtaReplica`] as [`Record`]s in order; the replica runs them through a CTA of its
+//! answers. The [`PrimaryCta`] sends all three to its [`CtaReplica`] as [`ReplicaRecord`]s in order; the replica runs them through a CTA of its
 //! own and stores the outputs. Outputs leave the primary only when the replica has acknowledged their input
 //! ([`Gate`](crate::replication::Gate)). So the replica always knows at least what any peer has received, and when it [takes
 //! over](CtaReplica::take_over), it continues with every UE, gNB, UPF and CPF where the primary stopped:
@@ -16,15 +16,15 @@
 //! it.
 //!
 //! Two primaries at once are harmless: a replaced one gets no acknowledgements any more, so its outputs do not leave. That the replica
-//! takes over, or that the primary continues [alone](PrimaryCta::alone), is decided at etcd (`membership`): never both.
+//! takes over, or that the primary continues [alone](PrimaryCta::continue_without_replica), is decided at etcd (`membership`): never both.
 //!
 //! A replica starts from a [`Snapshot`] of the primary between two inputs ([`PrimaryCta::snapshot`], [`CtaReplica::new`]) and follows from
 //! there; so does the next one after a takeover. Making it stops the CTA for as long as it takes to write a few hundred octets a UE.
 //!
 //! **For an edge.** Hand every input to [`PrimaryCta::handle`] and every order to [`PrimaryCta::order`], send the record that comes back to
 //! the CTA replica's host over one ordered connection, and carry out what stands in the outbox. Hand each number that comes back to
-//! [`PrimaryCta::acknowledged`], carry out what it releases, and then send what [`PrimaryCta::left`] gives. On links to CPFs each message
-//! carries how many of the other side's one has: towards them that is [`PrimaryCta::taken`], and what comes from them goes to
+//! [`PrimaryCta::acknowledged`], carry out what it releases, and then send what [`PrimaryCta::sent_report`] gives. On links to CPFs each message
+//! carries how many of the other side's one has: towards them that is [`PrimaryCta::durable_messages`], and what comes from them goes to
 //! [`PrimaryCta::confirmed`] before the message itself. The CTA replica's host hands each record to [`CtaReplica::take`] and sends the
 //! number back. An error there means that this CTA replica is of no use any more. gNBs that connect to the CTA replica's host are the
 //! matter of [`Associations`], before and after the takeover.
@@ -41,7 +41,7 @@ use std::fmt;
 pub use associations::{Associations, GRACE, LocalAssociation, MessageRoute};
 pub use link_end::LinkEnd;
 pub use primary::PrimaryCta;
-pub use record::{Record, Snapshot};
+pub use record::{ReplicaRecord, Snapshot};
 pub use replica::CtaReplica;
 
 /// Why a CTA replica cannot continue.

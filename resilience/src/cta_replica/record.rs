@@ -18,32 +18,32 @@ use whimbrel_control::{AssociationId, Command, OutputId, UeId, UpfId};
 use whimbrel_ids::{GlobalGnbId, Instant, Supi, Tai};
 
 use super::{LinkEnd, ReplicaFault};
-use crate::cta::{ExternalValues, State, StateOf};
+use crate::cta::{CtaState, ExternalValues, StateOf};
 use crate::link::{CpfCommand, CpfReport, LinkVersions};
 use crate::region::Rings;
 use crate::replication::CpfId;
-use crate::{CodeVersion, Cta, Entropy, Input, Inspect, Order, OrderOutcome, Outbox};
+use crate::{CodeVersion, Cta, CtaOrder, Entropy, Input, Inspect, OrderOutcome, Outbox};
 
 /// One message to the CTA replica. `Debug` shows its length alone: it may hold keys.
 #[derive(Clone)]
-pub struct Record(Vec<u8>);
+pub struct ReplicaRecord(Vec<u8>);
 
-impl Record {
+impl ReplicaRecord {
     /// The octets on the link.
     pub fn octets(&self) -> &[u8] {
         &self.0
     }
 }
 
-impl fmt::Debug for Record {
+impl fmt::Debug for ReplicaRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Record({} octets)", self.0.len())
+        write!(f, "ReplicaRecord({} octets)", self.0.len())
     }
 }
 
 /// What a record begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Head {
+pub(super) struct RecordHead {
     code: CodeVersion,
     /// The outputs of the inputs up to this one have left.
     pub(super) left: u64,
@@ -53,7 +53,7 @@ pub(super) struct Head {
     pub(super) received: Option<(AssociationId, u64)>,
 }
 
-impl Head {
+impl RecordHead {
     pub(super) fn new(left: u64, input: Option<(u64, Instant)>) -> Self {
         Self { code: CodeVersion::own(), left, input, received: None }
     }
@@ -65,7 +65,7 @@ impl Head {
 
 /// An input of the CTA, or an order. Its messages are views over what was received.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Step<'a> {
+pub(super) enum RecordedStep<'a> {
     AssociationUp {
         association: AssociationId,
         outbound_streams: u16,
@@ -84,14 +84,14 @@ pub(super) enum Step<'a> {
     Move(UeId, CpfId),
     PeerAmf(PeerAmfId, &'a [u8]),
     Tick,
-    Order(Order),
-    Broker(UeId, OutputId, open::Answer),
+    Order(CtaOrder),
+    Broker(UeId, OutputId, open::BrokerAnswer),
     Predicted(UeId, GlobalGnbId, Tai),
     AssociationAnswered(AssociationId),
     AddressConfirmed(AssociationId, IpAddr),
 }
 
-impl<'a> Step<'a> {
+impl<'a> RecordedStep<'a> {
     /// An input; `confirmed`: the number of commands that a CPF has acknowledged.
     pub(super) fn of(input: Input<'a>, confirmed: impl FnOnce(CpfId) -> u64) -> Self {
         match input {
@@ -188,18 +188,18 @@ impl Shape {
 pub(super) struct Draft(Vec<u8>);
 
 impl Draft {
-    pub(super) fn new(head: Head, step: &Step<'_>) -> Self {
+    pub(super) fn new(head: RecordHead, step: &RecordedStep<'_>) -> Self {
         let room = Vec::with_capacity(256);
         Self(postcard::to_extend(&(head, step), room).expect("inputs can be written"))
     }
 
-    pub(super) fn end(self, taken: &ExternalValues, shape: Shape) -> Record {
-        Record(postcard::to_extend(&(taken, shape), self.0).expect("answers can be written"))
+    pub(super) fn end(self, taken: &ExternalValues, shape: Shape) -> ReplicaRecord {
+        ReplicaRecord(postcard::to_extend(&(taken, shape), self.0).expect("answers can be written"))
     }
 
     /// A record that only reports how much has left.
-    pub(super) fn left(left: u64) -> Record {
-        Record(postcard::to_allocvec(&Head::new(left, None)).expect("numbers can be written"))
+    pub(super) fn left(left: u64) -> ReplicaRecord {
+        ReplicaRecord(postcard::to_allocvec(&RecordHead::new(left, None)).expect("numbers can be written"))
     }
 }
 
@@ -208,7 +208,7 @@ impl Draft {
 pub struct Snapshot(Vec<u8>);
 
 /// The CTA's ends of its links to CPFs.
-pub(super) type Links = BTreeMap<CpfId, LinkEnd<CpfCommand>>;
+pub(super) type CpfLinks = BTreeMap<CpfId, LinkEnd<CpfCommand>>;
 
 /// What a snapshot holds beside the CTA's state.
 #[derive(Serialize, Deserialize)]
@@ -219,7 +219,7 @@ pub(super) struct Beside<L> {
 }
 
 impl Snapshot {
-    pub(super) fn of(state: &StateOf<'_>, beside: &Beside<&Links>) -> Self {
+    pub(super) fn of(state: &StateOf<'_>, beside: &Beside<&CpfLinks>) -> Self {
         let language = LinkVersions::own().octets().to_vec();
         let mut octets = postcard::to_extend(&(state, beside), language).expect("a state can be written");
         octets.extend(crc32c(&octets).to_be_bytes());
@@ -231,7 +231,7 @@ impl Snapshot {
         &self.0
     }
 
-    pub(super) fn read(octets: &[u8]) -> Result<(State, Beside<Links>), ReplicaFault> {
+    pub(super) fn read(octets: &[u8]) -> Result<(CtaState, Beside<CpfLinks>), ReplicaFault> {
         let (octets, crc) = octets.split_last_chunk().ok_or(ReplicaFault::Unreadable)?;
         let body = octets.strip_prefix(&LinkVersions::own().octets()).ok_or(ReplicaFault::OtherVersion)?;
         if crc32c(octets) != u32::from_be_bytes(*crc) {
@@ -251,11 +251,12 @@ impl fmt::Debug for Snapshot {
 }
 
 /// What a record with an input holds beside its head.
-pub(super) type Body<'a> = (Step<'a>, ExternalValues, Shape);
+pub(super) type RecordBody<'a> = (RecordedStep<'a>, ExternalValues, Shape);
 
 /// A record as it came.
-pub(super) fn read(octets: &[u8]) -> Result<(Head, Option<Body<'_>>), ReplicaFault> {
-    let (head, rest): (Head, _) = postcard::take_from_bytes(octets).map_err(|_| ReplicaFault::Unreadable)?;
+pub(super) fn read(octets: &[u8]) -> Result<(RecordHead, Option<RecordBody<'_>>), ReplicaFault> {
+    let (head, rest): (RecordHead, _) =
+        postcard::take_from_bytes(octets).map_err(|_| ReplicaFault::Unreadable)?;
     if head.code != CodeVersion::own() {
         return Err(ReplicaFault::OtherVersion);
     }
@@ -273,20 +274,21 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn a_head() -> Head {
-        Head::new(300, Some((301, Instant(1_000_000))))
+    fn a_head() -> RecordHead {
+        RecordHead::new(300, Some((301, Instant(1_000_000))))
     }
 
-    fn record(head: Head) -> Record {
+    fn record(head: RecordHead) -> ReplicaRecord {
         let octets = [0, 21, 0, 3];
-        let draft = Draft::new(head, &Step::Ngap(AssociationId(7), 2, &octets));
+        let draft = Draft::new(head, &RecordedStep::Ngap(AssociationId(7), 2, &octets));
         draft.end(&ExternalValues::default(), Shape::of(&Outbox::default()))
     }
 
     #[test]
     fn an_input_is_read_as_it_was_written_and_nothing_beside_it() {
         let record = record(a_head());
-        let Ok((head, Some((Step::Ngap(association, stream, octets), taken, shape)))) = read(record.octets())
+        let Ok((head, Some((RecordedStep::Ngap(association, stream, octets), taken, shape)))) =
+            read(record.octets())
         else {
             panic!("it was written so")
         };
@@ -296,7 +298,7 @@ mod tests {
         for octets in [&longer[..], &record.octets()[1..], &record.octets()[..20], &[]] {
             assert!(read(octets).is_err());
         }
-        assert!(matches!(read(Draft::left(9).octets()), Ok((Head { left: 9, input: None, .. }, None))));
+        assert!(matches!(read(Draft::left(9).octets()), Ok((RecordHead { left: 9, input: None, .. }, None))));
     }
 
     /// Snapshots as the version of the links has them, a line each: `sim/examples/flat.rs` writes them (`-- frames snapshot`).
@@ -318,7 +320,7 @@ mod tests {
 
     #[test] // DESIGN: "versions"
     fn what_other_code_wrote_is_refused() {
-        let head = Head { code: CodeVersion(CodeVersion::own().0 ^ 1), ..a_head() };
+        let head = RecordHead { code: CodeVersion(CodeVersion::own().0 ^ 1), ..a_head() };
         assert!(matches!(read(record(head).octets()), Err(ReplicaFault::OtherVersion)));
     }
 

@@ -6,8 +6,8 @@ use whimbrel_control::AssociationId;
 use whimbrel_control::udm::{Directory, Subscribers};
 use whimbrel_ids::Instant;
 
-use super::machine::{Machine, Outcome};
-use super::record::{Beside, Shape, Snapshot, Step, read};
+use super::machine::{InputOutcome, Machine};
+use super::record::{Beside, RecordedStep, Shape, Snapshot, read};
 use super::{PrimaryCta, ReplicaFault};
 use crate::cta::ExternalSource;
 use crate::{Cta, Entropy, Inspect, Outbox};
@@ -83,9 +83,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> CtaReplica<S, E, I> {
         if number != self.machine.number + 1 {
             return Err(ReplicaFault::OutOfOrder);
         }
-        let down = if let Step::AssociationDown(name) = &step { Some(*name) } else { None };
+        let down = if let RecordedStep::AssociationDown(name) = &step { Some(*name) } else { None };
         let mut out = Outbox::default();
-        let Outcome { outside, .. } = self.machine.run(now, step, ExternalSource::Replayed(taken), &mut out);
+        let InputOutcome { outside, .. } =
+            self.machine.run(now, step, ExternalSource::Replayed(taken), &mut out);
         let exhausted = matches!(outside, ExternalSource::Replayed(rest) if rest.is_empty());
         if !exhausted || Shape::of(&out) != shape {
             return Err(ReplicaFault::Diverged);
@@ -99,7 +100,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> CtaReplica<S, E, I> {
     }
 
     /// Takes over; it is certain that the former primary's outputs do not leave any more. The outbox leaves first: all that the former
-    /// primary may not have sent. [`PrimaryCta::take_marks`] has the marks of its NGAP messages, for an edge that knows which of them have
+    /// primary may not have sent. [`PrimaryCta::take_sent_message_numbers`] has the marks of its NGAP messages, for an edge that knows which of them have
     /// left.
     ///
     /// It may have sent the newest of them. A PFCP request is known by its number, and answered again. NGAP has no such number, but a
@@ -118,7 +119,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> CtaReplica<S, E, I> {
         first.cpfs.clear(); // their links have them, and are resumed
         let unsettled = self.machine.cta.trusted().collect();
         let mut primary = PrimaryCta::of(self.machine, unsettled, self.ahead_us);
-        primary.set_ngap_left(ngap_left);
+        primary.set_sent_ngap(ngap_left);
         (primary, first)
     }
 

@@ -23,14 +23,14 @@ const CODE: usize = 16;
 const VERSION: u8 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ProbeKind {
     Probe,
     Answer,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Datagram {
-    pub(super) kind: Kind,
+    pub(super) kind: ProbeKind,
     pub(super) from: Discriminator,
     pub(super) to: Discriminator,
     pub(super) incarnation: Incarnation,
@@ -53,8 +53,8 @@ impl Datagram {
         let mut octets = [0; LENGTH];
         octets[0] = VERSION;
         octets[1] = match self.kind {
-            Kind::Probe => 1,
-            Kind::Answer => 2,
+            ProbeKind::Probe => 1,
+            ProbeKind::Answer => 2,
         };
         octets[2..6].copy_from_slice(&self.from.0.to_be_bytes());
         octets[6..10].copy_from_slice(&self.to.0.to_be_bytes());
@@ -80,8 +80,8 @@ impl Datagram {
     fn fields(signed: &[u8]) -> Result<Option<Self>, DecodeError> {
         let mut reader = Reader::new(signed);
         let kind = match (reader.u8("version")?, reader.u8("kind")?) {
-            (VERSION, 1) => Kind::Probe,
-            (VERSION, 2) => Kind::Answer,
+            (VERSION, 1) => ProbeKind::Probe,
+            (VERSION, 2) => ProbeKind::Answer,
             _ => return Ok(None),
         };
         let read = Self {
@@ -109,7 +109,7 @@ mod tests {
         ) {
             let key = Hmac::new(&[9; 32]);
             let sent = Datagram {
-                kind: if probe { Kind::Probe } else { Kind::Answer },
+                kind: if probe { ProbeKind::Probe } else { ProbeKind::Answer },
                 from: Discriminator(from),
                 to: Discriminator(to),
                 incarnation: Incarnation(incarnation),

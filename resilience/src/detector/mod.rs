@@ -10,7 +10,7 @@
 //!   held up grows slow, and reports no false failure.
 //! - It is on one [`Incarnation`] of a process, and final: what is heard of that incarnation later is a false alarm, counted, and the
 //!   process learns with each further probe that it was replaced. It comes back under a new incarnation. That it could do no harm meanwhile
-//!   does not rest on this, but on the terms of assignments ([`Ledger`](crate::replication::Ledger)).
+//!   does not rest on this, but on the terms of assignments ([`UeLog`](crate::replication::UeLog)).
 //! - A process that restarted is a new incarnation: its first answer is the verdict on the former one.
 //!
 //! Datagrams are authenticated under a key of the cluster. An answer repeats the probe's number and the detector's incarnation, so
@@ -24,8 +24,8 @@ use std::fmt;
 use std::time::Duration;
 
 pub use datagram::LENGTH;
-pub use reflector::{Reflected, Reflector, ReflectorCounters};
-pub use watch::{Cause, Change, Counters, Detector, Input, Outbox, PeerState, PeerView};
+pub use reflector::{ReflectedProbe, Reflector, ReflectorCounters};
+pub use watch::{Counters, Detector, Input, Outbox, PeerChange, PeerDownCause, PeerState, PeerView};
 
 /// Names a process in heartbeats (RFC 7880 §3): unique in the cluster, whatever its role. Not 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

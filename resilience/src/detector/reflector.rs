@@ -2,7 +2,7 @@
 
 use whimbrel_security::Hmac;
 
-use super::datagram::{Datagram, Kind, LENGTH, Unread};
+use super::datagram::{Datagram, LENGTH, ProbeKind, Unread};
 use super::{Discriminator, Incarnation};
 
 /// What was ignored, and what was answered.
@@ -20,7 +20,7 @@ pub struct ReflectorCounters {
 
 /// What becomes of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reflected {
+pub struct ReflectedProbe {
     /// To be sent to where the probe came from.
     pub answer: [u8; LENGTH],
     /// The process that declared this incarnation failed: it no longer serves what it served for that one, and it is counted again only
@@ -47,7 +47,7 @@ impl Reflector {
     /// Takes a datagram; `None`: nothing is answered.
     ///
     /// A replayed probe is answered again: the detector ignores that answer, and what a probe reports of replacement stays true.
-    pub fn handle(&mut self, octets: &[u8]) -> Option<Reflected> {
+    pub fn handle(&mut self, octets: &[u8]) -> Option<ReflectedProbe> {
         let probe = match Datagram::read(octets, &self.key) {
             Ok(probe) => probe,
             Err(Unread::Malformed) => {
@@ -59,20 +59,20 @@ impl Reflector {
                 return None;
             }
         };
-        if probe.kind != Kind::Probe || probe.to != self.me {
+        if probe.kind != ProbeKind::Probe || probe.to != self.me {
             self.counters.foreign += 1;
             return None;
         }
         self.counters.answered += 1;
         let answer = Datagram {
-            kind: Kind::Answer,
+            kind: ProbeKind::Answer,
             from: self.me,
             to: probe.from,
             incarnation: self.incarnation,
             number: probe.number,
             other: probe.incarnation,
         };
-        Some(Reflected {
+        Some(ReflectedProbe {
             answer: answer.write(&self.key),
             replaced_by: (probe.other >= self.incarnation).then_some(probe.from),
         })

@@ -6,7 +6,7 @@ use std::time::Duration;
 use whimbrel_ids::Instant;
 use whimbrel_security::Hmac;
 
-use super::datagram::{Datagram, Kind, LENGTH, Unread};
+use super::datagram::{Datagram, LENGTH, ProbeKind, Unread};
 use super::{Discriminator, Incarnation, Timing};
 
 /// What a detector takes.
@@ -22,7 +22,7 @@ pub enum Input<'a> {
 
 /// Why a peer is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum PeerDownCause {
     /// It did not answer.
     Silent,
     /// Its connection was closed.
@@ -33,7 +33,7 @@ pub enum Cause {
 
 /// What changed with a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum PeerChange {
     /// The process answers probes.
     Up(Incarnation),
     /// It misses probes: avoid new work for it where another can take it. Nothing else follows yet.
@@ -41,7 +41,7 @@ pub enum Change {
     /// It answers again.
     Trusted,
     /// Failed; final for this incarnation: others take over its work.
-    Down(Incarnation, Cause),
+    Down(Incarnation, PeerDownCause),
     /// The verdict was wrong: it answers. Its probes carry that it was replaced; nothing else follows.
     FalseAlarm(Incarnation),
 }
@@ -52,7 +52,7 @@ pub struct Outbox {
     /// To be sent.
     pub probes: Vec<(Discriminator, [u8; LENGTH])>,
     /// What changed, in order.
-    pub changes: Vec<(Discriminator, Change)>,
+    pub changes: Vec<(Discriminator, PeerChange)>,
 }
 
 /// What a detector did and ignored.
@@ -107,7 +107,7 @@ pub struct PeerView {
 }
 
 #[derive(Debug)]
-struct Peer {
+struct WatchedPeer {
     view: PeerView,
     /// Incarnations up to this one have been judged.
     replaced: Incarnation,
@@ -132,7 +132,7 @@ pub struct Detector {
     incarnation: Incarnation,
     key: Hmac,
     timing: Timing,
-    peers: BTreeMap<Discriminator, Peer>,
+    peers: BTreeMap<Discriminator, WatchedPeer>,
     /// All peers run on this host.
     one_host: bool,
     counters: Counters,
@@ -168,7 +168,7 @@ impl Detector {
     }
 
     fn watch_as(&mut self, now: Instant, peer: Discriminator, among: bool) {
-        self.peers.entry(peer).or_insert(Peer {
+        self.peers.entry(peer).or_insert(WatchedPeer {
             among,
             view: PeerView { state: PeerState::New, incarnation: Incarnation(0), round_trip: None },
             replaced: Incarnation(0),
@@ -196,7 +196,7 @@ impl Detector {
             },
             Input::Closed(of) => {
                 if let Some(peer) = self.peers.get_mut(&of) {
-                    peer.down(of, Cause::Closed, &mut self.counters, out);
+                    peer.down(of, PeerDownCause::Closed, &mut self.counters, out);
                 }
             }
             Input::Tick => {
@@ -213,7 +213,7 @@ impl Detector {
                     peer.ask(now, self.timing);
                     self.counters.probes += 1;
                     let probe = Datagram {
-                        kind: Kind::Probe,
+                        kind: ProbeKind::Probe,
                         from: self.me,
                         to: *of,
                         incarnation: self.incarnation,
@@ -242,8 +242,10 @@ impl Detector {
     }
 
     fn answer(&mut self, now: Instant, answer: Datagram, out: &mut Outbox) {
-        let Some(peer) =
-            self.peers.get_mut(&answer.from).filter(|_| answer.kind == Kind::Answer && answer.to == self.me)
+        let Some(peer) = self
+            .peers
+            .get_mut(&answer.from)
+            .filter(|_| answer.kind == ProbeKind::Answer && answer.to == self.me)
         else {
             self.counters.foreign += 1;
             return;
@@ -265,7 +267,7 @@ impl Detector {
     }
 }
 
-impl Peer {
+impl WatchedPeer {
     /// Whether it has answered the last probe, or the one before and was asked again only just now.
     fn answers(&self, now: Instant, timing: Timing) -> bool {
         let just_asked = now.since(self.sent_at) < timing.interval / 4;
@@ -289,7 +291,7 @@ impl Peer {
     ) {
         let silent = self.unanswered >= timing.multiplier;
         if silent && !put_off {
-            self.down(me, Cause::Silent, counters, out);
+            self.down(me, PeerDownCause::Silent, counters, out);
             return;
         }
         let judged = matches!(self.view.state, PeerState::New | PeerState::Down);
@@ -297,7 +299,7 @@ impl Peer {
         if self.unanswered >= timing.suspected_at() && self.view.state == PeerState::Up {
             self.view.state = PeerState::Suspect;
             counters.suspected += 1;
-            out.changes.push((me, Change::Suspect));
+            out.changes.push((me, PeerChange::Suspect));
         }
     }
 
@@ -321,30 +323,30 @@ impl Peer {
             if !self.alarmed {
                 self.alarmed = true;
                 counters.false_alarms += 1;
-                out.changes.push((me, Change::FalseAlarm(incarnation)));
+                out.changes.push((me, PeerChange::FalseAlarm(incarnation)));
             }
             return;
         }
         if incarnation > self.view.incarnation {
-            self.down(me, Cause::Restarted, counters, out);
+            self.down(me, PeerDownCause::Restarted, counters, out);
             self.view.incarnation = incarnation;
             self.view.state = PeerState::Up;
-            out.changes.push((me, Change::Up(incarnation)));
+            out.changes.push((me, PeerChange::Up(incarnation)));
         } else if self.view.state == PeerState::Suspect {
             self.view.state = PeerState::Up;
-            out.changes.push((me, Change::Trusted));
+            out.changes.push((me, PeerChange::Trusted));
         }
     }
 
-    fn down(&mut self, me: Discriminator, cause: Cause, counters: &mut Counters, out: &mut Outbox) {
+    fn down(&mut self, me: Discriminator, cause: PeerDownCause, counters: &mut Counters, out: &mut Outbox) {
         if matches!(self.view.state, PeerState::New | PeerState::Down) {
             return;
         }
         self.view.state = PeerState::Down;
         self.replaced = self.view.incarnation;
         // A restarted process cannot answer as its former self: what does is late, and older than what is up.
-        self.alarmed = cause == Cause::Restarted;
+        self.alarmed = cause == PeerDownCause::Restarted;
         counters.downs += 1;
-        out.changes.push((me, Change::Down(self.replaced, cause)));
+        out.changes.push((me, PeerChange::Down(self.replaced, cause)));
     }
 }

@@ -18,7 +18,7 @@ const LANGUAGE: usize = 2 * (1 + FORMS.len());
 
 /// The role of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Role {
+pub enum LinkRole {
     /// A CTA sends it.
     Cta,
     /// A CPF sends it.
@@ -76,7 +76,7 @@ impl fmt::Debug for LinkVersions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// What it is.
-    pub role: Role,
+    pub role: LinkRole,
     /// The code version by which it runs logs.
     pub code: CodeVersion,
 }
@@ -126,7 +126,7 @@ impl std::error::Error for HelloError {}
 
 impl Hello {
     /// That of this process.
-    pub fn own(role: Role) -> Self {
+    pub fn own(role: LinkRole) -> Self {
         Self { role, code: CodeVersion::own() }
     }
 
@@ -179,10 +179,10 @@ mod tests {
     #[test]
     fn each_role_and_version_is_read_as_it_was_written() {
         for hello in [
-            Hello::own(Role::Cta),
-            Hello::own(Role::Cpf),
-            Hello::own(Role::Upf),
-            Hello { role: Role::Cpf, code: CodeVersion(u32::MAX) },
+            Hello::own(LinkRole::Cta),
+            Hello::own(LinkRole::Cpf),
+            Hello::own(LinkRole::Upf),
+            Hello { role: LinkRole::Cpf, code: CodeVersion(u32::MAX) },
         ] {
             assert_eq!(Hello::from_octets(&hello.to_octets()), Ok(hello));
         }
@@ -193,7 +193,7 @@ mod tests {
         let hello = PeerAmfHello(AmfId::new(2, 1023, 63).expect("within its bits"));
         let octets = hello.to_octets();
         assert_eq!(PeerAmfHello::from_octets(&octets), Some(hello));
-        for wrong in [&octets[1..], &octets[..octets.len() - 1], &Hello::own(Role::Cta).to_octets()] {
+        for wrong in [&octets[1..], &octets[..octets.len() - 1], &Hello::own(LinkRole::Cta).to_octets()] {
             assert_eq!(PeerAmfHello::from_octets(wrong), None);
         }
     }
@@ -202,7 +202,7 @@ mod tests {
     fn other_protocols_other_versions_and_malformed_messages_have_errors_of_their_own() {
         assert_eq!(Hello::from_octets(b"GET / HTTP/1.1"), Err(HelloError::NotWhimbrel));
         assert_eq!(Hello::from_octets(b"whimbrel\0"), Err(HelloError::NotWhimbrel));
-        let whole = Hello::own(Role::Cpf).to_octets();
+        let whole = Hello::own(LinkRole::Cpf).to_octets();
         let head = MAGIC.len() + LANGUAGE;
         for at in MAGIC.len()..head {
             let mut other = whole.clone();

@@ -19,7 +19,7 @@ use whimbrel_control::config::Config;
 use whimbrel_control::{AssociationId, Batch, Delta, Envelope, Flat, UeId};
 
 use crate::replication::{Checkpoint, CpfId};
-pub use hello::{Hello, HelloError, LinkVersions, PeerAmfHello, Role};
+pub use hello::{Hello, HelloError, LinkRole, LinkVersions, PeerAmfHello};
 pub use octets::{HeartbeatKey, LinkError, ToCpf, ToCta, ToPeer, UeQuery};
 pub(crate) use octets::{read_envelopes, write_envelopes};
 pub use pair::{CpfEntry, CpfTable, ToCtaReplica, ToPrimaryCta};
@@ -141,7 +141,7 @@ pub enum CpfReport {
 #[derive(Clone, Debug)]
 pub enum PeerMessage {
     /// A UE's checkpoint for a backup: from the primary, or from another backup that was asked.
-    State(State),
+    State(UeCheckpoint),
     /// The difference from the checkpoint that was sent before, where it is smaller. A backup without that one fetches the whole.
     Delta {
         /// Term of the assignment under which the checkpoint was made.
@@ -159,4 +159,4 @@ pub enum PeerMessage {
 }
 
 /// The state of a UE: the UE in its flat form.
-pub type State = Checkpoint<whimbrel_control::Checkpoint>;
+pub type UeCheckpoint = Checkpoint<whimbrel_control::Checkpoint>;

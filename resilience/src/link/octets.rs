@@ -12,7 +12,7 @@ use whimbrel_control::config::Config;
 use whimbrel_control::{AssociationId, Batch, Checkpoint, Delta, Envelope, FlatError, UeId, UeSummary};
 use whimbrel_ids::{SNssai, Supi};
 
-use super::{CpfCommand, CpfReport, PeerMessage, State};
+use super::{CpfCommand, CpfReport, PeerMessage, UeCheckpoint};
 use crate::region::Region;
 use crate::replication::CpfId;
 
@@ -394,7 +394,7 @@ impl ToPeer {
     /// Appends its octets. They may hold keys.
     pub fn write(&self, to: &mut Vec<u8>) {
         let (head, flat) = match &self.message {
-            PeerMessage::State(State { ue, term, clock, state }) => {
+            PeerMessage::State(UeCheckpoint { ue, term, clock, state }) => {
                 (PeerHead::State { ue: *ue, term: *term, clock: *clock }, state.octets())
             }
             PeerMessage::Delta { term, delta } => (PeerHead::Delta { term: *term }, delta.octets()),
@@ -408,7 +408,7 @@ impl ToPeer {
         let ((life, from, head), rest) = read(octets)?;
         let message = match head {
             PeerHead::State { ue, term, clock } => {
-                PeerMessage::State(State { ue, term, clock, state: Checkpoint::from_octets(rest)? })
+                PeerMessage::State(UeCheckpoint { ue, term, clock, state: Checkpoint::from_octets(rest)? })
             }
             PeerHead::Delta { term } => PeerMessage::Delta { term, delta: Delta::from_octets(rest)? },
             PeerHead::Fetch { ue, clock } => whole(PeerMessage::Fetch { ue, clock }, rest)?,
@@ -511,7 +511,7 @@ mod tests {
         ue.clock = 10;
         let state = Checkpoint::of(&ue).unwrap();
         let delta = Delta::between(&base, &state).expect("they differ in a number");
-        let state = PeerMessage::State(State { ue: UE, term: 3, clock: 10, state });
+        let state = PeerMessage::State(UeCheckpoint { ue: UE, term: 3, clock: 10, state });
         for message in
             [state, PeerMessage::Delta { term: 3, delta }, PeerMessage::Fetch { ue: UE, clock: 1 << 40 }]
         {

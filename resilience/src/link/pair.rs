@@ -55,7 +55,7 @@ pub enum ToCtaReplica<'a> {
     },
     /// A piece of the snapshot.
     Piece(&'a [u8]),
-    /// A [`Record`](crate::cta_replica::Record). An earlier list of CPFs applies to it.
+    /// A [`ReplicaRecord`](crate::cta_replica::ReplicaRecord). An earlier list of CPFs applies to it.
     Record(&'a [u8]),
     /// The CPFs, from here on.
     Cpfs(CpfTable),

@@ -14,7 +14,7 @@ use whimbrel_ids::SNssai;
 use super::hello::LINK_VERSION;
 use super::octets::{CommandHead, PeerHead, ReportHead};
 use super::pair::{CtaReplicaHead, PrimaryHead};
-use super::{CpfEntry, CpfTable, HeartbeatKey, Role, UeQuery};
+use super::{CpfEntry, CpfTable, HeartbeatKey, LinkRole, UeQuery};
 use crate::CodeVersion;
 use crate::detector::Incarnation;
 use crate::membership::CtaInstance;
@@ -147,7 +147,11 @@ fn messages_do_not_change_without_the_version_of_links() {
         format!("version {LINK_VERSION}\n"),
         written(
             "hello",
-            &[(Role::Cta, CodeVersion(7)), (Role::Cpf, CodeVersion(7)), (Role::Upf, CodeVersion(7))],
+            &[
+                (LinkRole::Cta, CodeVersion(7)),
+                (LinkRole::Cpf, CodeVersion(7)),
+                (LinkRole::Upf, CodeVersion(7)),
+            ],
         ),
         written("cpf", &to_cpf()),
         written("cta", &to_cta()),

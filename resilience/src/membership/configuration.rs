@@ -9,7 +9,7 @@ use whimbrel_ids::{Supi, Tac};
 use super::MemberId;
 use crate::CodeVersion;
 use crate::detector::Timing;
-use crate::region::{Areas, Canary, CanaryUes, LISTED_MAX, Region, Regions};
+use crate::region::{Canary, CanaryUes, GnbRegions, LISTED_MAX, Region, Regions};
 use crate::replication::CpfId;
 
 /// The operator's configuration of the whole cluster. Its values override those of each CTA's file.
@@ -18,7 +18,7 @@ pub struct Configuration {
     /// Regions of the cluster.
     pub regions: Option<Vec<Region>>,
     /// gNBs that are of other regions than their CTA's own.
-    pub areas: Option<Areas>,
+    pub areas: Option<GnbRegions>,
     /// Backups a UE.
     pub backups: Option<u8>,
     /// Heartbeats of the CPFs.
@@ -32,7 +32,7 @@ pub struct Configuration {
 /// Its JSON form.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct WrittenConfiguration {
     regions: Option<Vec<String>>,
     areas: Option<Vec<WrittenArea>>,
     replicas: Option<u64>,
@@ -73,7 +73,7 @@ impl Configuration {
 
     /// Reads the JSON of an operator. Errors: one sentence, with the key that is wrong and what to write.
     pub fn read(octets: &[u8]) -> Result<Self, String> {
-        let Written { regions, areas, replicas, heartbeat, draining, canary } =
+        let WrittenConfiguration { regions, areas, replicas, heartbeat, draining, canary } =
             serde_json::from_slice(octets).map_err(|e| e.to_string())?;
         Ok(Self {
             regions: regions.map(|all| read_regions(&all)).transpose()?,
@@ -97,8 +97,8 @@ fn read_regions(all: &[String]) -> Result<Vec<Region>, String> {
     Ok(all)
 }
 
-fn read_areas(all: Vec<WrittenArea>) -> Result<Areas, String> {
-    let mut areas = Areas::default();
+fn read_areas(all: Vec<WrittenArea>) -> Result<GnbRegions, String> {
+    let mut areas = GnbRegions::default();
     for WrittenArea { region, tacs, gnbs } in all {
         let at: Region = region.parse().map_err(|e| format!("`areas`: {e}"))?;
         if tacs.is_empty() && gnbs.is_empty() {

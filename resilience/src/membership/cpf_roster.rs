@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_ids::SNssai;
 
-use super::{Configuration, MemberId, View};
+use super::{Configuration, MemberId, MembershipView};
 use crate::CodeVersion;
 use crate::region::{CpfState, Region, RegionError, Regions};
 use crate::replication::CpfId;
@@ -37,7 +37,7 @@ pub struct CpfRoster {
 
 impl CpfRoster {
     /// What a view has of it.
-    pub fn of(view: &View) -> Self {
+    pub fn of(view: &MembershipView) -> Self {
         let listed = view.members().filter_map(|(id, listed)| match id {
             MemberId::Cpf(cpf) => Some((cpf, listed.member.draining)),
             MemberId::Cta(_) => None,

@@ -6,10 +6,10 @@ use std::time::Duration;
 use whimbrel_ids::Instant;
 
 use super::record::MemberRecord;
-use super::view::Key;
+use super::view::EtcdKey;
 use super::{
-    Answer, Answered, Change, Claim, ClaimAction, ClaimError, CtaInstance, Failure, Home, Kv, Member,
-    MemberId, Request, View, Watched,
+    ClaimAction, ClaimError, CtaHome, CtaInstance, EtcdAnswer, EtcdFailure, EtcdReply, EtcdRequest,
+    HomeClaim, Kv, Member, MemberId, MembershipChange, MembershipView, WatchedChange,
 };
 use crate::detector::Incarnation;
 
@@ -24,7 +24,7 @@ const CLAIMS_MAX: usize = 16;
 
 /// The settings of a process.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct MembershipSettings {
     /// The cluster's name: its keys begin with `whimbrel/NAME/`.
     pub cluster: String,
     /// Its name. No two processes may have the same: the second is not listed.
@@ -41,24 +41,24 @@ pub enum Input {
     /// Its deadline has come.
     Tick,
     /// What became of a request.
-    Answered(u64, Result<Answered, Failure>),
+    Answered(u64, Result<EtcdReply, EtcdFailure>),
     /// Changes of a watch, by the number of its request.
-    Watched(u64, Vec<Watched>),
+    Watched(u64, Vec<WatchedChange>),
     /// A watch has ended.
     WatchEnded(u64),
     /// A command of the process.
-    Command(Command),
+    Command(MembershipCommand),
 }
 
 /// A command of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum MembershipCommand {
     /// To get no new UEs, or to get them again.
     Drain(bool),
     /// To begin a new incarnation, since it was replaced in this one.
     Rejoin,
     /// To claim the home of this number.
-    Claim(u16, Claim),
+    Claim(u16, HomeClaim),
     /// To be listed no longer.
     Leave,
 }
@@ -86,9 +86,9 @@ pub enum Event {
     /// It is listed no longer, as it asked.
     Left,
     /// The view changed.
-    Changed(Change),
+    Changed(MembershipChange),
     /// A claim is granted.
-    Claimed(u16, Home),
+    Claimed(u16, CtaHome),
     /// A claim is not.
     Refused(u16, ClaimError),
 }
@@ -97,7 +97,7 @@ pub enum Event {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outbox {
     /// For etcd, with their numbers.
-    pub requests: Vec<(u64, Request)>,
+    pub requests: Vec<(u64, EtcdRequest)>,
     /// What happened, in order.
     pub events: Vec<Event>,
 }
@@ -116,7 +116,7 @@ enum Purpose {
 }
 
 #[derive(Debug)]
-struct Flight {
+struct RequestInFlight {
     id: u64,
     purpose: Purpose,
     sent: Instant,
@@ -136,14 +136,14 @@ struct Lease {
 }
 
 #[derive(Debug)]
-struct Pending {
+struct PendingClaim {
     home: u16,
-    claim: Claim,
+    claim: HomeClaim,
     refused_at: Instant,
     /// Etcd had its majority when it was looked at for this claim.
     looked: bool,
     /// What it was asked for with.
-    proposed: Option<Home>,
+    proposed: Option<CtaHome>,
 }
 
 /// What is known of etcd.
@@ -162,7 +162,7 @@ struct Requests {
     /// How many there have been: the number of the last one.
     count: u64,
     /// The one that waits for its answer.
-    flight: Option<Flight>,
+    flight: Option<RequestInFlight>,
     watch: Option<u64>,
     /// When the next one may be sent.
     not_before: Instant,
@@ -170,7 +170,7 @@ struct Requests {
 
 /// The record of this process in etcd.
 #[derive(Debug)]
-struct Listing {
+struct OwnListing {
     lease: Option<Lease>,
     incarnation: Option<Incarnation>,
     /// The revision of the record, if it is listed.
@@ -189,28 +189,28 @@ pub struct Membership {
     /// What is to be listed, and whether in a new life.
     desired: Member,
     new_life: bool,
-    view: View,
+    view: MembershipView,
     etcd: Etcd,
     requests: Requests,
-    listing: Listing,
-    claims: VecDeque<Pending>,
+    listing: OwnListing,
+    claims: VecDeque<PendingClaim>,
     leaving: bool,
     left: bool,
 }
 
 impl Membership {
     /// A process that is to be listed.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: MembershipSettings) -> Self {
         Self {
             prefix: format!("whimbrel/{}/", settings.cluster),
             me: settings.me,
             ttl: settings.lease,
             desired: settings.member,
             new_life: false,
-            view: View::default(),
+            view: MembershipView::default(),
             etcd: Etcd::default(),
             requests: Requests { count: 0, flight: None, watch: None, not_before: Instant::ZERO },
-            listing: Listing {
+            listing: OwnListing {
                 lease: None,
                 incarnation: None,
                 revision: None,
@@ -224,7 +224,7 @@ impl Membership {
     }
 
     /// What is known of the cluster.
-    pub fn view(&self) -> &View {
+    pub fn view(&self) -> &MembershipView {
         &self.view
     }
 
@@ -247,8 +247,8 @@ impl Membership {
                 if let Some(flight) = self.requests.flight.take_if(|flight| flight.id == id) {
                     match answer {
                         Ok(answered) => self.answered(now, flight, answered, out),
-                        Err(Failure::Unreachable(why)) => self.failed(now, why, out),
-                        Err(Failure::NoLease) => self.lease_gone(out),
+                        Err(EtcdFailure::Unreachable(why)) => self.failed(now, why, out),
+                        Err(EtcdFailure::NoLease) => self.lease_gone(out),
                     }
                 }
             }
@@ -286,16 +286,16 @@ impl Membership {
         [work, doubt, claim].into_iter().flatten().min()
     }
 
-    fn command(&mut self, now: Instant, command: Command, out: &mut Outbox) {
+    fn command(&mut self, now: Instant, command: MembershipCommand, out: &mut Outbox) {
         match command {
-            Command::Drain(draining) => self.desired.draining = draining,
-            Command::Rejoin => self.new_life = true,
-            Command::Leave => self.leaving = true,
-            Command::Claim(home, _) if self.claims.len() >= CLAIMS_MAX => {
+            MembershipCommand::Drain(draining) => self.desired.draining = draining,
+            MembershipCommand::Rejoin => self.new_life = true,
+            MembershipCommand::Leave => self.leaving = true,
+            MembershipCommand::Claim(home, _) if self.claims.len() >= CLAIMS_MAX => {
                 out.events.push(Event::Refused(home, ClaimError::NoAnswer));
             }
-            Command::Claim(home, claim) => {
-                self.claims.push_back(Pending {
+            MembershipCommand::Claim(home, claim) => {
+                self.claims.push_back(PendingClaim {
                     home,
                     claim,
                     refused_at: now + CLAIM_PATIENCE,
@@ -334,12 +334,12 @@ impl Membership {
             let Some((_, purpose)) = self.work().find(|(at, _)| *at <= now) else { break };
             let Some(request) = self.request(&purpose, out) else { continue };
             let swap = match &request {
-                Request::Swap { key, value, .. } => Some((key.clone(), value.clone())),
+                EtcdRequest::Swap { key, value, .. } => Some((key.clone(), value.clone())),
                 _ => None,
             };
             let id = self.ask(request, out);
             let furthest = self.etcd.known.map_or(0, |(_, furthest)| furthest);
-            self.requests.flight = Some(Flight { id, purpose, sent: now, furthest, swap });
+            self.requests.flight = Some(RequestInFlight { id, purpose, sent: now, furthest, swap });
         }
         if self.leaving && self.listing.lease.is_none() && self.requests.flight.is_none() && !self.left {
             self.left = true;
@@ -347,27 +347,27 @@ impl Membership {
         }
     }
 
-    fn ask(&mut self, request: Request, out: &mut Outbox) -> u64 {
+    fn ask(&mut self, request: EtcdRequest, out: &mut Outbox) -> u64 {
         self.requests.count += 1;
         out.requests.push((self.requests.count, request));
         self.requests.count
     }
 
     /// The request for a purpose; `None`: it has found its end without one.
-    fn request(&mut self, purpose: &Purpose, out: &mut Outbox) -> Option<Request> {
+    fn request(&mut self, purpose: &Purpose, out: &mut Outbox) -> Option<EtcdRequest> {
         let lease = self.listing.lease.as_ref().map_or(0, |l| l.id);
         let ttl_s = u32::try_from(self.ttl.as_secs()).unwrap_or(u32::MAX).max(1);
         Some(match purpose {
-            Purpose::List | Purpose::Look => Request::List { prefix: self.prefix.clone() },
-            Purpose::Grant => Request::Grant { ttl_s },
-            Purpose::KeepAlive => Request::KeepAlive { lease },
-            Purpose::Revoke => Request::Revoke { lease },
+            Purpose::List | Purpose::Look => EtcdRequest::List { prefix: self.prefix.clone() },
+            Purpose::Grant => EtcdRequest::Grant { ttl_s },
+            Purpose::KeepAlive => EtcdRequest::KeepAlive { lease },
+            Purpose::Revoke => EtcdRequest::Revoke { lease },
             Purpose::Join | Purpose::Update => {
                 let incarnation = if self.new_life { None } else { self.listing.incarnation.map(|i| i.0) };
                 let record = MemberRecord { member: self.desired.clone(), incarnation };
                 let value = serde_json::to_vec(&record).expect("a record of plain values");
-                let key = Key::Member(self.me).write(&self.prefix);
-                Request::Swap { key, expected: self.listing.revision.unwrap_or(0), value, lease }
+                let key = EtcdKey::Member(self.me).write(&self.prefix);
+                EtcdRequest::Swap { key, expected: self.listing.revision.unwrap_or(0), value, lease }
             }
             Purpose::Claim => match self.claim()? {
                 Ok(request) => request,
@@ -381,8 +381,8 @@ impl Membership {
     }
 
     /// The first claim's request, or how the claim ended.
-    fn claim(&mut self) -> Option<Result<Request, Event>> {
-        let Pending { home, claim, proposed, .. } = self.claims.front_mut()?;
+    fn claim(&mut self) -> Option<Result<EtcdRequest, Event>> {
+        let PendingClaim { home, claim, proposed, .. } = self.claims.front_mut()?;
         let (MemberId::Cta(cta), Some(incarnation)) = (self.me, self.listing.incarnation) else {
             return Some(Err(Event::Refused(*home, ClaimError::NotYours)));
         };
@@ -392,16 +392,21 @@ impl Membership {
             Ok((expected, ClaimAction::Write(record))) => {
                 *proposed = Some(record);
                 let value = serde_json::to_vec(&record).expect("a record of plain values");
-                Ok(Request::Swap { key: Key::Home(*home).write(&self.prefix), expected, value, lease: 0 })
+                Ok(EtcdRequest::Swap {
+                    key: EtcdKey::Home(*home).write(&self.prefix),
+                    expected,
+                    value,
+                    lease: 0,
+                })
             }
             Err(why) => Err(Event::Refused(*home, why)),
         })
     }
 
-    fn answered(&mut self, now: Instant, flight: Flight, answered: Answered, out: &mut Outbox) {
-        let Answered { cluster, revision, answer } = answered;
+    fn answered(&mut self, now: Instant, flight: RequestInFlight, answered: EtcdReply, out: &mut Outbox) {
+        let EtcdReply { cluster, revision, answer } = answered;
         // Lists and swaps are answered by the majority; what one etcd alone says of its revision may be behind.
-        let agreed = matches!(answer, Answer::Listed(_) | Answer::Swapped | Answer::Differs(_));
+        let agreed = matches!(answer, EtcdAnswer::Listed(_) | EtcdAnswer::Swapped | EtcdAnswer::Differs(_));
         let (known, _) = *self.etcd.known.get_or_insert((cluster, 0));
         if cluster != known || agreed && revision < flight.furthest {
             self.requests.watch = None;
@@ -420,21 +425,21 @@ impl Membership {
             out.events.push(Event::Reached);
         }
         match (flight.purpose, answer) {
-            (purpose @ (Purpose::List | Purpose::Look), Answer::Listed(kvs)) => {
+            (purpose @ (Purpose::List | Purpose::Look), EtcdAnswer::Listed(kvs)) => {
                 let changes = self.view.snapshot(revision, kvs, &self.prefix);
                 changes.into_iter().for_each(|change| self.changed(change, out));
                 self.own_record(out);
                 self.claims.iter_mut().for_each(|claim| claim.looked = true);
                 if purpose == Purpose::List {
-                    let watch = Request::Watch { prefix: self.prefix.clone(), from: revision + 1 };
+                    let watch = EtcdRequest::Watch { prefix: self.prefix.clone(), from: revision + 1 };
                     self.requests.watch = Some(self.ask(watch, out));
                 }
             }
-            (Purpose::Grant, Answer::Granted { lease, ttl_s }) => {
+            (Purpose::Grant, EtcdAnswer::Granted { lease, ttl_s }) => {
                 self.listing.lease = Some(Lease::new(lease, flight.sent, ttl_s));
             }
-            (Purpose::KeepAlive, Answer::KeptAlive { ttl_s: 0 }) => self.lease_gone(out),
-            (Purpose::KeepAlive, Answer::KeptAlive { ttl_s }) => {
+            (Purpose::KeepAlive, EtcdAnswer::KeptAlive { ttl_s: 0 }) => self.lease_gone(out),
+            (Purpose::KeepAlive, EtcdAnswer::KeptAlive { ttl_s }) => {
                 let Some(lease) = &mut self.listing.lease else { return };
                 if lease.doubted
                     && let Some(incarnation) = self.listing.incarnation
@@ -443,19 +448,21 @@ impl Membership {
                 }
                 *lease = Lease::new(lease.id, flight.sent, ttl_s);
             }
-            (Purpose::Revoke, Answer::Revoked) => {
+            (Purpose::Revoke, EtcdAnswer::Revoked) => {
                 self.listing.lease = None;
                 self.listing.revision = None;
             }
-            (Purpose::Join | Purpose::Update, Answer::Swapped) => {
+            (Purpose::Join | Purpose::Update, EtcdAnswer::Swapped) => {
                 self.written(flight.swap, revision, out);
                 self.joined(revision, out);
             }
-            (Purpose::Join | Purpose::Update, Answer::Differs(present)) => self.differs(now, present, out),
-            (Purpose::Claim, Answer::Swapped) => self.written(flight.swap, revision, out),
-            (Purpose::Claim, Answer::Differs(present)) => {
-                let gone = flight.swap.map(|(key, _)| Watched::Deleted { key, revision });
-                if let Some(change) = present.map(Watched::Put).or(gone) {
+            (Purpose::Join | Purpose::Update, EtcdAnswer::Differs(present)) => {
+                self.differs(now, present, out)
+            }
+            (Purpose::Claim, EtcdAnswer::Swapped) => self.written(flight.swap, revision, out),
+            (Purpose::Claim, EtcdAnswer::Differs(present)) => {
+                let gone = flight.swap.map(|(key, _)| WatchedChange::Deleted { key, revision });
+                if let Some(change) = present.map(WatchedChange::Put).or(gone) {
                     self.watched(change, out);
                 }
             }
@@ -467,17 +474,17 @@ impl Membership {
     fn written(&mut self, swap: Option<(String, Vec<u8>)>, revision: u64, out: &mut Outbox) {
         if let Some((key, value)) = swap {
             let kv = Kv { key, value, mod_revision: revision, lease: 0 };
-            self.watched(Watched::Put(kv), out);
+            self.watched(WatchedChange::Put(kv), out);
         }
     }
 
-    fn watched(&mut self, change: Watched, out: &mut Outbox) {
+    fn watched(&mut self, change: WatchedChange, out: &mut Outbox) {
         let change = match change {
-            Watched::Put(kv) => {
+            WatchedChange::Put(kv) => {
                 self.heard_of(kv.mod_revision);
                 self.view.put(kv, &self.prefix)
             }
-            Watched::Deleted { key, revision } => {
+            WatchedChange::Deleted { key, revision } => {
                 self.heard_of(revision);
                 self.view.deleted(&key, revision, &self.prefix)
             }
@@ -493,8 +500,8 @@ impl Membership {
         }
     }
 
-    fn changed(&mut self, change: Change, out: &mut Outbox) {
-        if matches!(change, Change::Gone(id, _) if id == self.me) {
+    fn changed(&mut self, change: MembershipChange, out: &mut Outbox) {
+        if matches!(change, MembershipChange::Gone(id, _) if id == self.me) {
             (self.listing.occupied, self.listing.join_at) = (false, Instant::ZERO);
         }
         out.events.push(Event::Changed(change));
@@ -538,7 +545,7 @@ impl Membership {
             return;
         };
         let (ours, revision) = (ours(&kv), kv.mod_revision);
-        self.watched(Watched::Put(kv), out);
+        self.watched(WatchedChange::Put(kv), out);
         if ours {
             self.joined(revision, out); // an earlier try that we heard nothing of
             return;

@@ -38,7 +38,7 @@ mod view;
 
 pub use configuration::Configuration;
 pub use cpf_roster::{ConnectedCpf, CpfRoster};
-pub use machine::{Command, Event, Input, Membership, Outbox, Settings};
-pub use port::{Answer, Answered, Failure, Kv, Request, Watched};
-pub use record::{Claim, ClaimAction, ClaimError, CtaInstance, Home, Member, MemberId};
-pub use view::{Change, Listed, View};
+pub use machine::{Event, Input, Membership, MembershipCommand, MembershipSettings, Outbox};
+pub use port::{EtcdAnswer, EtcdFailure, EtcdReply, EtcdRequest, Kv, WatchedChange};
+pub use record::{ClaimAction, ClaimError, CtaHome, CtaInstance, HomeClaim, Member, MemberId};
+pub use view::{ListedMember, MembershipChange, MembershipView};

@@ -18,7 +18,7 @@ pub struct Kv {
 
 /// Something for etcd to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Request {
+pub enum EtcdRequest {
     /// A lease of so many seconds.
     Grant {
         /// Lifetime of the lease in seconds.
@@ -61,18 +61,18 @@ pub enum Request {
 
 /// An answer of etcd.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answered {
+pub struct EtcdReply {
     /// Which etcd: the number of its cluster.
     pub cluster: u64,
     /// Revision of the answer.
     pub revision: u64,
     /// The answer of etcd.
-    pub answer: Answer,
+    pub answer: EtcdAnswer,
 }
 
 /// What an answer says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Answer {
+pub enum EtcdAnswer {
     /// To a grant.
     Granted {
         /// Identity of the lease.
@@ -97,7 +97,7 @@ pub enum Answer {
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Failure {
+pub enum EtcdFailure {
     /// No answer: it may have been done all the same.
     Unreachable(String),
     /// The lease is gone: it was not done.
@@ -106,7 +106,7 @@ pub enum Failure {
 
 /// What happened to a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Watched {
+pub enum WatchedChange {
     /// It was written.
     Put(Kv),
     /// It is gone, since this revision.

@@ -100,7 +100,7 @@ mod number {
 
 /// The UEs of one CTA's numbers, and their primary CTA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Home {
+pub struct CtaHome {
     /// Rises with every change; lower ones are refused everywhere.
     pub term: u32,
     /// The CTA that serves the home.
@@ -111,7 +111,7 @@ pub struct Home {
 
 /// What a CTA wants of a home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Claim {
+pub enum HomeClaim {
     /// To become primary of a new home, or of one that this CTA served in a former incarnation and whose log is lost.
     Found,
     /// The CTA replica becomes primary: the former one has failed.
@@ -126,9 +126,9 @@ pub enum Claim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimAction {
     /// None: the record says so.
-    Granted(Home),
+    Granted(CtaHome),
     /// Write this, if the record is still the same.
-    Write(Home),
+    Write(CtaHome),
 }
 
 /// Why a claim is not granted.
@@ -154,14 +154,14 @@ impl fmt::Display for ClaimError {
 
 impl std::error::Error for ClaimError {}
 
-impl Home {
+impl CtaHome {
     /// What there is to be done for a claim of `me`, as the record stands. `proposed`: what this claim has asked etcd for before, without an
     /// answer; `listed`: whether a CTA is a member in that life. Errors: [`ClaimError::NotYours`], [`ClaimError::Outrun`].
     pub fn course(
-        before: Option<&Home>,
+        before: Option<&CtaHome>,
         me: CtaInstance,
-        claim: Claim,
-        proposed: Option<&Home>,
+        claim: HomeClaim,
+        proposed: Option<&CtaHome>,
         listed: impl Fn(&CtaInstance) -> bool,
     ) -> Result<ClaimAction, ClaimError> {
         if let Some(record) = before
@@ -178,35 +178,35 @@ impl Home {
 
     /// Whether the record says already what a claim of `me` is for. To go on alone it has to be written once more: a former try to pair
     /// may still be on its way to etcd, and comes to nothing only when the record has changed.
-    fn grants(&self, me: CtaInstance, claim: Claim) -> bool {
+    fn grants(&self, me: CtaInstance, claim: HomeClaim) -> bool {
         let cta_replica = match claim {
-            Claim::Found | Claim::Promote => None,
-            Claim::Pair(other) => Some(other),
-            Claim::Alone => return false,
+            HomeClaim::Found | HomeClaim::Promote => None,
+            HomeClaim::Pair(other) => Some(other),
+            HomeClaim::Alone => return false,
         };
         self.primary == me && self.cta_replica == cta_replica
     }
 
     fn after(
-        before: Option<&Home>,
+        before: Option<&CtaHome>,
         me: CtaInstance,
-        claim: Claim,
+        claim: HomeClaim,
         listed: impl Fn(&CtaInstance) -> bool,
-    ) -> Result<Home, ClaimError> {
+    ) -> Result<CtaHome, ClaimError> {
         let term = before.map_or(1, |home| home.term.saturating_add(1));
         let (primary, cta_replica) = match (claim, before) {
-            (Claim::Found, None) => (me, None),
+            (HomeClaim::Found, None) => (me, None),
             // Only a later incarnation of the former primary: another CTA would assign the same numbers while the former one may live.
-            (Claim::Found, Some(home))
+            (HomeClaim::Found, Some(home))
                 if home.primary.cta == me.cta
                     && home.primary.incarnation < me.incarnation
                     && !home.cta_replica.as_ref().is_some_and(&listed) =>
             {
                 (me, None)
             }
-            (Claim::Promote, Some(home)) if home.cta_replica == Some(me) => (me, None),
-            (Claim::Alone, Some(home)) if home.primary == me => (me, None),
-            (Claim::Pair(other), Some(home))
+            (HomeClaim::Promote, Some(home)) if home.cta_replica == Some(me) => (me, None),
+            (HomeClaim::Alone, Some(home)) if home.primary == me => (me, None),
+            (HomeClaim::Pair(other), Some(home))
                 if home.primary == me
                     && home.cta_replica.is_none()
                     && other.cta != me.cta
@@ -216,7 +216,7 @@ impl Home {
             }
             _ => return Err(ClaimError::NotYours),
         };
-        Ok(Home { term, primary, cta_replica })
+        Ok(CtaHome { term, primary, cta_replica })
     }
 }
 
@@ -228,30 +228,36 @@ mod tests {
     const B: CtaInstance = CtaInstance { cta: 2, incarnation: Incarnation(11) };
     const A_AGAIN: CtaInstance = CtaInstance { cta: 1, incarnation: Incarnation(20) };
 
-    fn after(before: &Home, me: CtaInstance, claim: Claim) -> Result<Home, ClaimError> {
-        Home::after(Some(before), me, claim, |place| [A, B].contains(place))
+    fn after(before: &CtaHome, me: CtaInstance, claim: HomeClaim) -> Result<CtaHome, ClaimError> {
+        CtaHome::after(Some(before), me, claim, |place| [A, B].contains(place))
     }
 
     #[test]
     fn the_primary_of_a_home_changes_only_as_its_record_allows() {
-        let alone = Home::after(None, A, Claim::Found, |_| false).unwrap();
-        assert_eq!(alone, Home { term: 1, primary: A, cta_replica: None });
-        let pair = after(&alone, A, Claim::Pair(B)).unwrap();
-        assert_eq!(pair, Home { term: 2, primary: A, cta_replica: Some(B) });
-        assert_eq!(after(&pair, B, Claim::Promote), Ok(Home { term: 3, primary: B, cta_replica: None }));
-        assert_eq!(after(&pair, A, Claim::Alone), Ok(Home { term: 3, primary: A, cta_replica: None }));
-        assert_eq!(after(&alone, A, Claim::Alone), Ok(Home { term: 2, primary: A, cta_replica: None }));
+        let alone = CtaHome::after(None, A, HomeClaim::Found, |_| false).unwrap();
+        assert_eq!(alone, CtaHome { term: 1, primary: A, cta_replica: None });
+        let pair = after(&alone, A, HomeClaim::Pair(B)).unwrap();
+        assert_eq!(pair, CtaHome { term: 2, primary: A, cta_replica: Some(B) });
+        assert_eq!(
+            after(&pair, B, HomeClaim::Promote),
+            Ok(CtaHome { term: 3, primary: B, cta_replica: None })
+        );
+        assert_eq!(after(&pair, A, HomeClaim::Alone), Ok(CtaHome { term: 3, primary: A, cta_replica: None }));
+        assert_eq!(
+            after(&alone, A, HomeClaim::Alone),
+            Ok(CtaHome { term: 2, primary: A, cta_replica: None })
+        );
 
         for (home, cta, claim) in [
-            (&alone, B, Claim::Promote),
-            (&alone, B, Claim::Found),
-            (&alone, A, Claim::Pair(A)),
-            (&alone, A, Claim::Pair(A_AGAIN)),
-            (&pair, A, Claim::Promote),
-            (&pair, B, Claim::Alone),
-            (&pair, A, Claim::Pair(B)),
-            (&pair, A_AGAIN, Claim::Alone), // a life that has not the log
-            (&pair, CtaInstance { incarnation: Incarnation(12), ..B }, Claim::Promote),
+            (&alone, B, HomeClaim::Promote),
+            (&alone, B, HomeClaim::Found),
+            (&alone, A, HomeClaim::Pair(A)),
+            (&alone, A, HomeClaim::Pair(A_AGAIN)),
+            (&pair, A, HomeClaim::Promote),
+            (&pair, B, HomeClaim::Alone),
+            (&pair, A, HomeClaim::Pair(B)),
+            (&pair, A_AGAIN, HomeClaim::Alone), // a life that has not the log
+            (&pair, CtaInstance { incarnation: Incarnation(12), ..B }, HomeClaim::Promote),
         ] {
             assert_eq!(
                 after(home, cta, claim),
@@ -263,16 +269,17 @@ mod tests {
 
     #[test]
     fn a_home_is_created_again_only_by_its_former_primary_and_without_a_listed_replica() {
-        let pair = Home { term: 4, primary: A, cta_replica: Some(B) };
-        let found =
-            |me, listed: &[CtaInstance]| Home::after(Some(&pair), me, Claim::Found, |p| listed.contains(p));
+        let pair = CtaHome { term: 4, primary: A, cta_replica: Some(B) };
+        let found = |me, listed: &[CtaInstance]| {
+            CtaHome::after(Some(&pair), me, HomeClaim::Found, |p| listed.contains(p))
+        };
         assert_eq!(found(A_AGAIN, &[A_AGAIN, B]), Err(ClaimError::NotYours));
         assert_eq!(found(A, &[A]), Err(ClaimError::NotYours));
         assert_eq!(
             found(CtaInstance { cta: 3, incarnation: Incarnation(20) }, &[]),
             Err(ClaimError::NotYours)
         );
-        assert_eq!(found(A_AGAIN, &[A_AGAIN]), Ok(Home { term: 5, primary: A_AGAIN, cta_replica: None }));
+        assert_eq!(found(A_AGAIN, &[A_AGAIN]), Ok(CtaHome { term: 5, primary: A_AGAIN, cta_replica: None }));
     }
 
     #[test]

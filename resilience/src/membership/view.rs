@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::record::MemberRecord;
-use super::{Claim, ClaimAction, ClaimError, Configuration, CtaInstance, Home, Kv, Member, MemberId};
+use super::{ClaimAction, ClaimError, Configuration, CtaHome, CtaInstance, HomeClaim, Kv, Member, MemberId};
 use crate::detector::Incarnation;
 
 /// Octets of a record at most: the largest is a configuration of some thousand regions.
@@ -11,7 +11,7 @@ const RECORD_OCTETS_MAX: usize = 64 * 1024;
 
 /// A member that is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedMember {
     /// Incarnation of the process.
     pub incarnation: Incarnation,
     /// What it says of itself.
@@ -19,7 +19,7 @@ pub struct Listed {
     revision: u64,
 }
 
-impl Listed {
+impl ListedMember {
     /// The revision that wrote its record.
     pub(super) fn revision(&self) -> u64 {
         self.revision
@@ -28,7 +28,7 @@ impl Listed {
 
 /// A change of the membership.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum MembershipChange {
     /// A member came, or its record has changed.
     Member(MemberId),
     /// A member is listed no longer, in this incarnation.
@@ -48,25 +48,25 @@ pub enum Change {
 
 /// The last known records. They stay while etcd is away.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct View {
-    members: BTreeMap<MemberId, Listed>,
-    homes: BTreeMap<u16, (u64, Home)>,
+pub struct MembershipView {
+    members: BTreeMap<MemberId, ListedMember>,
+    homes: BTreeMap<u16, (u64, CtaHome)>,
     configuration: Option<(u64, Configuration)>,
 }
 
-impl View {
+impl MembershipView {
     /// Those that are listed.
-    pub fn members(&self) -> impl Iterator<Item = (MemberId, &Listed)> {
+    pub fn members(&self) -> impl Iterator<Item = (MemberId, &ListedMember)> {
         self.members.iter().map(|(id, listed)| (*id, listed))
     }
 
     /// One of them.
-    pub fn member(&self, id: MemberId) -> Option<&Listed> {
+    pub fn member(&self, id: MemberId) -> Option<&ListedMember> {
         self.members.get(&id)
     }
 
     /// A home's record. Only the CTA that it names acts as primary.
-    pub fn home(&self, home: u16) -> Option<&Home> {
+    pub fn home(&self, home: u16) -> Option<&CtaHome> {
         self.homes.get(&home).map(|(_, record)| record)
     }
 
@@ -75,44 +75,44 @@ impl View {
         self.configuration.as_ref().map(|(version, configuration)| (*version, configuration))
     }
 
-    /// What there is to be done for a claim, and the revision that the record must still have. Errors: [`Home::course`].
+    /// What there is to be done for a claim, and the revision that the record must still have. Errors: [`CtaHome::course`].
     pub(super) fn claim(
         &self,
         home: u16,
         me: CtaInstance,
-        claim: Claim,
-        proposed: Option<&Home>,
+        claim: HomeClaim,
+        proposed: Option<&CtaHome>,
     ) -> Result<(u64, ClaimAction), ClaimError> {
         let listed = |place: &CtaInstance| {
             self.members.get(&MemberId::Cta(place.cta)).is_some_and(|l| l.incarnation == place.incarnation)
         };
         let before = self.homes.get(&home);
-        let course = Home::course(before.map(|(_, record)| record), me, claim, proposed, listed)?;
+        let course = CtaHome::course(before.map(|(_, record)| record), me, claim, proposed, listed)?;
         Ok((before.map_or(0, |(revision, _)| *revision), course))
     }
 
     /// All that there is, at once.
-    pub(super) fn snapshot(&mut self, revision: u64, kvs: Vec<Kv>, prefix: &str) -> Vec<Change> {
-        let present: Vec<Key> = kvs.iter().filter_map(|kv| Key::parse(&kv.key, prefix)).collect();
-        let gone: Vec<Key> = (self.members.keys().map(|id| Key::Member(*id)))
-            .chain(self.homes.keys().map(|home| Key::Home(*home)))
+    pub(super) fn snapshot(&mut self, revision: u64, kvs: Vec<Kv>, prefix: &str) -> Vec<MembershipChange> {
+        let present: Vec<EtcdKey> = kvs.iter().filter_map(|kv| EtcdKey::parse(&kv.key, prefix)).collect();
+        let gone: Vec<EtcdKey> = (self.members.keys().map(|id| EtcdKey::Member(*id)))
+            .chain(self.homes.keys().map(|home| EtcdKey::Home(*home)))
             .filter(|key| !present.contains(key))
             .collect();
-        let mut changes: Vec<Change> =
+        let mut changes: Vec<MembershipChange> =
             gone.into_iter().filter_map(|key| self.delete(key, revision)).collect();
         changes.extend(kvs.into_iter().filter_map(|kv| self.put(kv, prefix)));
         changes
     }
 
     /// A record was written. One that is older than what is known changes nothing.
-    pub(super) fn put(&mut self, kv: Kv, prefix: &str) -> Option<Change> {
+    pub(super) fn put(&mut self, kv: Kv, prefix: &str) -> Option<MembershipChange> {
         let Kv { key, value, mod_revision: revision, .. } = kv;
-        let ignored = |why: String| Some(Change::Ignored { key: key.clone(), why });
+        let ignored = |why: String| Some(MembershipChange::Ignored { key: key.clone(), why });
         if value.len() > RECORD_OCTETS_MAX {
             return ignored(format!("it is larger than {RECORD_OCTETS_MAX} octets"));
         }
-        match Key::parse(&key, prefix) {
-            Some(Key::Member(id)) => {
+        match EtcdKey::parse(&key, prefix) {
+            Some(EtcdKey::Member(id)) => {
                 if self.members.get(&id).is_some_and(|l| l.revision >= revision) {
                     return None;
                 }
@@ -121,33 +121,33 @@ impl View {
                     Err(e) => return ignored(e.to_string()),
                 };
                 let incarnation = Incarnation(incarnation.unwrap_or(revision));
-                self.members.insert(id, Listed { incarnation, member, revision });
-                Some(Change::Member(id))
+                self.members.insert(id, ListedMember { incarnation, member, revision });
+                Some(MembershipChange::Member(id))
             }
-            Some(Key::Home(home)) => {
+            Some(EtcdKey::Home(home)) => {
                 let before = self.homes.get(&home);
                 if before.is_some_and(|(known, _)| *known >= revision) {
                     return None;
                 }
-                match serde_json::from_slice::<Home>(&value) {
+                match serde_json::from_slice::<CtaHome>(&value) {
                     Ok(record) if before.is_some_and(|(_, before)| record.term < before.term) => {
                         ignored(format!("the term {} has been before", record.term))
                     }
                     Ok(record) => {
                         self.homes.insert(home, (revision, record));
-                        Some(Change::Home(home))
+                        Some(MembershipChange::Home(home))
                     }
                     Err(e) => ignored(e.to_string()),
                 }
             }
-            Some(Key::Configuration) => {
+            Some(EtcdKey::Configuration) => {
                 if self.configuration.as_ref().is_some_and(|(known, _)| *known >= revision) {
                     return None;
                 }
                 match Configuration::read(&value) {
                     Ok(configuration) => {
                         self.configuration = Some((revision, configuration));
-                        Some(Change::Configuration(revision))
+                        Some(MembershipChange::Configuration(revision))
                     }
                     Err(why) => ignored(why),
                 }
@@ -157,21 +157,21 @@ impl View {
     }
 
     /// A record is gone. A home's and the configuration stay known: they are deleted only by mistake, and terms never restart.
-    pub(super) fn deleted(&mut self, key: &str, revision: u64, prefix: &str) -> Option<Change> {
-        self.delete(Key::parse(key, prefix)?, revision)
+    pub(super) fn deleted(&mut self, key: &str, revision: u64, prefix: &str) -> Option<MembershipChange> {
+        self.delete(EtcdKey::parse(key, prefix)?, revision)
     }
 
-    fn delete(&mut self, key: Key, revision: u64) -> Option<Change> {
+    fn delete(&mut self, key: EtcdKey, revision: u64) -> Option<MembershipChange> {
         match key {
-            Key::Member(id) if self.members.get(&id).is_some_and(|l| l.revision < revision) => {
-                self.members.remove(&id).map(|listed| Change::Gone(id, listed.incarnation))
+            EtcdKey::Member(id) if self.members.get(&id).is_some_and(|l| l.revision < revision) => {
+                self.members.remove(&id).map(|listed| MembershipChange::Gone(id, listed.incarnation))
             }
-            Key::Home(home) => {
+            EtcdKey::Home(home) => {
                 let (known, _) =
                     self.homes.get_mut(&home).filter(|(known, _)| *known != 0 && *known < revision)?;
                 *known = 0; // the next write creates it
                 let why = "it was deleted; its former value holds until it is written again".into();
-                Some(Change::Ignored { key: format!("home/{home}"), why })
+                Some(MembershipChange::Ignored { key: format!("home/{home}"), why })
             }
             _ => None,
         }
@@ -179,13 +179,13 @@ impl View {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum EtcdKey {
     Member(MemberId),
     Home(u16),
     Configuration,
 }
 
-impl Key {
+impl EtcdKey {
     pub(super) fn write(self, prefix: &str) -> String {
         match self {
             Self::Member(id) => format!("{prefix}member/{id}"),

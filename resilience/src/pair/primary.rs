@@ -1,6 +1,6 @@
 //! The primary CTA.
 
-use crate::membership::{Claim, ClaimError, CtaInstance, Home};
+use crate::membership::{ClaimError, CtaHome, CtaInstance, HomeClaim};
 
 /// An action of the primary CTA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub enum PrimaryAction {
     /// Close the link to the replica.
     CloseLink,
     /// Make this claim at etcd.
-    Claim(Claim),
+    Claim(HomeClaim),
     /// The replica can take over at any moment from now on.
     ReplicaReady(CtaInstance),
     /// There is no replica that can take over.
@@ -26,11 +26,11 @@ pub enum PrimaryAction {
 pub struct PrimaryRole {
     me: CtaInstance,
     term: u32,
-    state: State,
+    state: PairPrimaryState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum State {
+enum PairPrimaryState {
     /// There is no replica.
     Alone,
     /// A snapshot is on its way. No output waits for its receiver.
@@ -49,8 +49,8 @@ enum State {
 
 impl PrimaryRole {
     /// The primary that this record names.
-    pub fn new(home: &Home) -> Self {
-        Self { me: home.primary, term: home.term, state: State::Alone }
+    pub fn new(home: &CtaHome) -> Self {
+        Self { me: home.primary, term: home.term, state: PairPrimaryState::Alone }
     }
 
     /// The CTA of this process.
@@ -66,35 +66,35 @@ impl PrimaryRole {
     /// The replica, or the CTA that is becoming one.
     pub fn other(&self) -> Option<CtaInstance> {
         match self.state {
-            State::Copied(other)
-            | State::CatchingUp(other, _)
-            | State::Named(other)
-            | State::Paired(other) => Some(other),
-            State::Alone | State::ReplicaLost | State::Replaced => None,
+            PairPrimaryState::Copied(other)
+            | PairPrimaryState::CatchingUp(other, _)
+            | PairPrimaryState::Named(other)
+            | PairPrimaryState::Paired(other) => Some(other),
+            PairPrimaryState::Alone | PairPrimaryState::ReplicaLost | PairPrimaryState::Replaced => None,
         }
     }
 
     /// Whether a snapshot is on its way.
     pub fn copies(&self) -> bool {
-        matches!(self.state, State::Copied(_))
+        matches!(self.state, PairPrimaryState::Copied(_))
     }
 
     /// Whether a replica can take over at once if this CTA stops.
     pub fn has_cta_replica(&self) -> bool {
-        matches!(self.state, State::Paired(_))
+        matches!(self.state, PairPrimaryState::Paired(_))
     }
 
     /// Whether it waits for etcd to grant that it continues alone.
     pub fn is_replica_lost(&self) -> bool {
-        self.state == State::ReplicaLost
+        self.state == PairPrimaryState::ReplicaLost
     }
 
     /// Another CTA asks to become the replica; `listed`: etcd lists this incarnation. Returns whether it gets a snapshot; if not, it asks
     /// again later.
     pub fn follows(&mut self, other: CtaInstance, listed: bool) -> bool {
-        let begins = self.state == State::Alone && listed;
+        let begins = self.state == PairPrimaryState::Alone && listed;
         if begins {
-            self.state = State::Copied(other);
+            self.state = PairPrimaryState::Copied(other);
         }
         begins
     }
@@ -102,15 +102,15 @@ impl PrimaryRole {
     /// The replica holds the inputs up to this one; `last`: the last input of this CTA.
     pub fn held(&mut self, number: u64, last: u64) -> Vec<PrimaryAction> {
         let mut actions = Vec::new();
-        if let State::Copied(other) = self.state {
-            self.state = State::CatchingUp(other, last);
+        if let PairPrimaryState::Copied(other) = self.state {
+            self.state = PairPrimaryState::CatchingUp(other, last);
             actions.push(PrimaryAction::HoldOutputs);
         }
-        if let State::CatchingUp(other, until) = self.state
+        if let PairPrimaryState::CatchingUp(other, until) = self.state
             && number >= until
         {
-            self.state = State::Named(other);
-            actions.push(PrimaryAction::Claim(Claim::Pair(other)));
+            self.state = PairPrimaryState::Named(other);
+            actions.push(PrimaryAction::Claim(HomeClaim::Pair(other)));
         }
         actions
     }
@@ -118,54 +118,58 @@ impl PrimaryRole {
     /// The link to the replica has ended.
     pub fn lost(&mut self) -> Vec<PrimaryAction> {
         match self.state {
-            State::Alone | State::ReplicaLost | State::Replaced => Vec::new(),
+            PairPrimaryState::Alone | PairPrimaryState::ReplicaLost | PairPrimaryState::Replaced => {
+                Vec::new()
+            }
             // It was never named at etcd.
-            State::Copied(_) | State::CatchingUp(..) => {
-                self.state = State::Alone;
+            PairPrimaryState::Copied(_) | PairPrimaryState::CatchingUp(..) => {
+                self.state = PairPrimaryState::Alone;
                 vec![PrimaryAction::ReleaseOutputs]
             }
-            State::Named(_) | State::Paired(_) => self.replica_lost(),
+            PairPrimaryState::Named(_) | PairPrimaryState::Paired(_) => self.replica_lost(),
         }
     }
 
     /// A replica that etcd may name must be removed there before any output leaves.
     fn replica_lost(&mut self) -> Vec<PrimaryAction> {
-        self.state = State::ReplicaLost;
-        vec![PrimaryAction::Claim(Claim::Alone)]
+        self.state = PairPrimaryState::ReplicaLost;
+        vec![PrimaryAction::Claim(HomeClaim::Alone)]
     }
 
     /// Etcd has answered a claim.
-    pub fn claimed(&mut self, claim: Claim, outcome: Result<Home, ClaimError>) -> Vec<PrimaryAction> {
+    pub fn claimed(&mut self, claim: HomeClaim, outcome: Result<CtaHome, ClaimError>) -> Vec<PrimaryAction> {
         match (claim, outcome, self.state) {
-            (Claim::Pair(_), Ok(home), State::Named(other)) => {
+            (HomeClaim::Pair(_), Ok(home), PairPrimaryState::Named(other)) => {
                 self.term = home.term;
-                self.state = State::Paired(other);
+                self.state = PairPrimaryState::Paired(other);
                 vec![PrimaryAction::ReplicaReady(other)]
             }
-            (Claim::Pair(_), Err(ClaimError::NoAnswer), State::Named(_)) => vec![PrimaryAction::Claim(claim)],
+            (HomeClaim::Pair(_), Err(ClaimError::NoAnswer), PairPrimaryState::Named(_)) => {
+                vec![PrimaryAction::Claim(claim)]
+            }
             // An earlier try may still take effect, so the record has to be written again even if it reads as claimed.
-            (Claim::Pair(_), Err(_), State::Named(_)) => {
+            (HomeClaim::Pair(_), Err(_), PairPrimaryState::Named(_)) => {
                 let mut actions = vec![PrimaryAction::CloseLink];
                 actions.extend(self.replica_lost());
                 actions
             }
-            (Claim::Alone, Ok(home), State::ReplicaLost) => {
+            (HomeClaim::Alone, Ok(home), PairPrimaryState::ReplicaLost) => {
                 self.term = home.term;
-                self.state = State::Alone;
+                self.state = PairPrimaryState::Alone;
                 vec![PrimaryAction::ReleaseOutputs, PrimaryAction::NoReplica]
             }
-            (Claim::Alone, Err(_), State::ReplicaLost) => vec![PrimaryAction::Claim(claim)],
+            (HomeClaim::Alone, Err(_), PairPrimaryState::ReplicaLost) => vec![PrimaryAction::Claim(claim)],
             _ => Vec::new(),
         }
     }
 
     /// The home's record as last known.
-    pub fn home(&mut self, home: Option<&Home>) -> Vec<PrimaryAction> {
+    pub fn home(&mut self, home: Option<&CtaHome>) -> Vec<PrimaryAction> {
         let replaced = home.is_some_and(|home| home.primary != self.me && home.term > self.term);
-        if !replaced || self.state == State::Replaced {
+        if !replaced || self.state == PairPrimaryState::Replaced {
             return Vec::new();
         }
-        self.state = State::Replaced;
+        self.state = PairPrimaryState::Replaced;
         vec![PrimaryAction::Stop]
     }
 }

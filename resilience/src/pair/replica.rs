@@ -1,6 +1,6 @@
 //! The CTA that is not the primary.
 
-use crate::membership::{Claim, ClaimError, CtaInstance, Home};
+use crate::membership::{ClaimError, CtaHome, CtaInstance, HomeClaim};
 
 /// An action of the CTA that is not the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,25 +8,25 @@ pub enum ReplicaAction {
     /// Connect to the primary.
     Connect(CtaInstance),
     /// Make this claim at etcd.
-    Claim(Claim),
+    Claim(HomeClaim),
     /// Register at etcd under a new incarnation: the record names this CTA as replica, but it holds no state.
     Rejoin,
     /// Drop the replicated state and close the link to the primary.
     Discard,
     /// This CTA is the primary, as the record says.
-    Serve(Home),
+    Serve(CtaHome),
 }
 
 /// The CTA that does not serve.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ReplicaRole {
-    state: State,
+    state: PairReplicaState,
     /// A claim to become primary has no answer yet.
     asked: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-enum State {
+enum PairReplicaState {
     /// It does not know the primary.
     #[default]
     Looking,
@@ -43,16 +43,16 @@ enum State {
 impl ReplicaRole {
     /// Whether it has to look for the primary again after a while.
     pub fn is_looking(&self) -> bool {
-        self.state == State::Looking && !self.asked
+        self.state == PairReplicaState::Looking && !self.asked
     }
 
     /// Whether the claim to replace the primary is under way.
     pub fn is_promoting(&self) -> bool {
-        self.state == State::Promoting
+        self.state == PairReplicaState::Promoting
     }
 
     /// Looks for the primary.
-    pub fn look(&mut self, me: CtaInstance, home: Option<&Home>) -> Option<ReplicaAction> {
+    pub fn look(&mut self, me: CtaInstance, home: Option<&CtaHome>) -> Option<ReplicaAction> {
         if !self.is_looking() {
             return None;
         }
@@ -60,30 +60,30 @@ impl ReplicaRole {
             // It was named as replica and has lost its state: the former primary cannot come back while a replica is named.
             Some(home) if home.cta_replica == Some(me) => ReplicaAction::Rejoin,
             Some(home) if home.primary.cta != me.cta => {
-                self.state = State::Calling(home.primary);
+                self.state = PairReplicaState::Calling(home.primary);
                 ReplicaAction::Connect(home.primary)
             }
-            _ => self.claim(Claim::Found),
+            _ => self.claim(HomeClaim::Found),
         })
     }
 
-    fn claim(&mut self, claim: Claim) -> ReplicaAction {
+    fn claim(&mut self, claim: HomeClaim) -> ReplicaAction {
         self.asked = true;
         ReplicaAction::Claim(claim)
     }
 
     /// The primary sends its snapshot. Returns whether that was expected.
     pub fn begun(&mut self) -> bool {
-        let called = matches!(self.state, State::Calling(_));
+        let called = matches!(self.state, PairReplicaState::Calling(_));
         if called {
-            self.state = State::Following { whole: false };
+            self.state = PairReplicaState::Following { whole: false };
         }
         called
     }
 
     /// The snapshot is complete.
     pub fn whole(&mut self) {
-        if let State::Following { whole } = &mut self.state {
+        if let PairReplicaState::Following { whole } = &mut self.state {
             *whole = true;
         }
     }
@@ -91,32 +91,39 @@ impl ReplicaRole {
     /// The link to the primary has ended, or it does not answer. Etcd decides whether this CTA replaces it: not if it never became the
     /// replica, or if the primary lives and was faster.
     pub fn lost(&mut self) -> Option<ReplicaAction> {
-        if self.state != (State::Following { whole: true }) {
+        if self.state != (PairReplicaState::Following { whole: true }) {
             return self.give_up();
         }
-        self.state = State::Promoting;
-        Some(self.claim(Claim::Promote))
+        self.state = PairReplicaState::Promoting;
+        Some(self.claim(HomeClaim::Promote))
     }
 
     /// Drops the replicated state and starts again.
     pub fn give_up(&mut self) -> Option<ReplicaAction> {
-        if matches!(self.state, State::Looking | State::Serves) {
+        if matches!(self.state, PairReplicaState::Looking | PairReplicaState::Serves) {
             return None;
         }
-        self.state = State::Looking;
+        self.state = PairReplicaState::Looking;
         Some(ReplicaAction::Discard)
     }
 
     /// Etcd has answered a claim.
-    pub fn claimed(&mut self, claim: Claim, outcome: Result<Home, ClaimError>) -> Option<ReplicaAction> {
-        self.asked &= !matches!(claim, Claim::Found | Claim::Promote);
+    pub fn claimed(
+        &mut self,
+        claim: HomeClaim,
+        outcome: Result<CtaHome, ClaimError>,
+    ) -> Option<ReplicaAction> {
+        self.asked &= !matches!(claim, HomeClaim::Found | HomeClaim::Promote);
         match (claim, outcome, self.state) {
-            (Claim::Found, Ok(home), State::Looking) | (Claim::Promote, Ok(home), State::Promoting) => {
-                self.state = State::Serves;
+            (HomeClaim::Found, Ok(home), PairReplicaState::Looking)
+            | (HomeClaim::Promote, Ok(home), PairReplicaState::Promoting) => {
+                self.state = PairReplicaState::Serves;
                 Some(ReplicaAction::Serve(home))
             }
-            (Claim::Promote, Err(ClaimError::NoAnswer), State::Promoting) => Some(self.claim(claim)),
-            (Claim::Promote, Err(_), State::Promoting) => self.give_up(),
+            (HomeClaim::Promote, Err(ClaimError::NoAnswer), PairReplicaState::Promoting) => {
+                Some(self.claim(claim))
+            }
+            (HomeClaim::Promote, Err(_), PairReplicaState::Promoting) => self.give_up(),
             _ => None,
         }
     }

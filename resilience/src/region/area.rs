@@ -11,7 +11,7 @@ use super::Region;
 /// The regions of a CTA's gNBs, where they are not all of its own. NGAP carries no place, so the operator configures it: for some gNBs by
 /// their identifiers, of the others by their tracking areas.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Areas {
+pub struct GnbRegions {
     gnbs: BTreeMap<u32, Region>,
     tacs: BTreeMap<u32, Region>,
 }
@@ -38,7 +38,7 @@ impl fmt::Display for AreaError {
 
 impl std::error::Error for AreaError {}
 
-impl Areas {
+impl GnbRegions {
     /// These gNBs and tracking areas are of the region. Errors: one of them is of another already.
     pub fn add(
         &mut self,
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_region_of_a_gnb_goes_before_the_region_of_its_tracking_area() {
-        let mut areas = Areas::default();
+        let mut areas = GnbRegions::default();
         areas.add(&region("1220"), [7], [tac(1), tac(2)]).unwrap();
         areas.add(&region("1221"), [8], [tac(3)]).unwrap();
         assert_eq!(areas.region_of(8, &[tac(1)]), Some(&region("1221")));
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_gnb_or_a_tracking_area_of_two_regions_is_refused_with_both() {
-        let mut areas = Areas::default();
+        let mut areas = GnbRegions::default();
         areas.add(&region("1220"), [7], [tac(1)]).unwrap();
         areas.add(&region("1220"), [7], [tac(1)]).unwrap();
         let (a, b) = (region("1220"), region("1221"));

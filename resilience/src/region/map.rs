@@ -5,7 +5,7 @@ use std::fmt;
 
 use whimbrel_ids::SNssai;
 
-use super::{Areas, Geohash, Member, Region, Rings};
+use super::{Geohash, GnbRegions, Member, Region, Rings};
 use crate::CodeVersion;
 use crate::replication::CpfId;
 
@@ -138,11 +138,11 @@ impl Regions {
 
     /// The rings of a region's CTAs, with so many backups a UE. Errors: [`RegionError::Unknown`].
     pub fn rings(&self, region: &Region, backups: usize) -> Result<Rings, RegionError> {
-        self.rings_with(region, Areas::default(), backups)
+        self.rings_with(region, GnbRegions::default(), backups)
     }
 
     /// The rings of CTAs that have gNBs of other regions too. Errors: [`RegionError::Unknown`].
-    pub fn rings_with(&self, home: &Region, areas: Areas, backups: usize) -> Result<Rings, RegionError> {
+    pub fn rings_with(&self, home: &Region, areas: GnbRegions, backups: usize) -> Result<Rings, RegionError> {
         areas.regions().chain([home]).try_for_each(|region| self.known(region))?;
         let serving = self.cpfs.iter().filter(|(_, (_, state))| *state == CpfState::Serving);
         let code = |cpf| self.other_code.get(cpf).copied().unwrap_or_else(CodeVersion::own);

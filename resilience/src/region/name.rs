@@ -13,10 +13,10 @@ use super::Geohash;
 /// the map, `NORTH/HARBOUR`: the larger region's name and its own.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Region(Kind);
+pub struct Region(RegionNameKind);
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Kind {
+enum RegionNameKind {
     Cell(Geohash),
     Named { wider: String, name: String },
 }
@@ -71,12 +71,12 @@ impl FromStr for Region {
         if !text.is_empty() && text.bytes().all(|c| matches!(c, b'0'..=b'3')) {
             return Geohash::parse(text)
                 .filter(|cell| cell.length() > 1)
-                .map(|cell| Self(Kind::Cell(cell)))
+                .map(|cell| Self(RegionNameKind::Cell(cell)))
                 .ok_or_else(|| InvalidRegion::Length(text.into()));
         }
         match text.split_once('/') {
             Some((wider, name)) if [wider, name].into_iter().all(is_name) => {
-                Ok(Self(Kind::Named { wider: wider.into(), name: name.into() }))
+                Ok(Self(RegionNameKind::Named { wider: wider.into(), name: name.into() }))
             }
             _ => Err(InvalidRegion::Form(text.into())),
         }
@@ -94,16 +94,16 @@ impl Region {
     /// Its own name, without the larger region's: what distinguishes regions.
     pub fn name(&self) -> String {
         match &self.0 {
-            Kind::Cell(cell) => cell.to_string(),
-            Kind::Named { name, .. } => name.clone(),
+            RegionNameKind::Cell(cell) => cell.to_string(),
+            RegionNameKind::Named { name, .. } => name.clone(),
         }
     }
 
     /// Its cell, unless the operator named it.
     pub fn cell(&self) -> Option<Geohash> {
         match self.0 {
-            Kind::Cell(cell) => Some(cell),
-            Kind::Named { .. } => None,
+            RegionNameKind::Cell(cell) => Some(cell),
+            RegionNameKind::Named { .. } => None,
         }
     }
 
@@ -111,8 +111,12 @@ impl Region {
     /// length.
     pub fn wider_holds(&self, other: &Region) -> bool {
         match (&self.0, &other.0) {
-            (Kind::Cell(own), Kind::Cell(other)) => own.wider().is_some_and(|wider| wider.covers(*other)),
-            (Kind::Named { wider: own, .. }, Kind::Named { wider: other, .. }) => own == other,
+            (RegionNameKind::Cell(own), RegionNameKind::Cell(other)) => {
+                own.wider().is_some_and(|wider| wider.covers(*other))
+            }
+            (RegionNameKind::Named { wider: own, .. }, RegionNameKind::Named { wider: other, .. }) => {
+                own == other
+            }
             _ => false,
         }
     }
@@ -121,8 +125,8 @@ impl Region {
 impl fmt::Display for Region {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kind::Cell(cell) => write!(f, "{cell}"),
-            Kind::Named { wider, name } => write!(f, "{wider}/{name}"),
+            RegionNameKind::Cell(cell) => write!(f, "{cell}"),
+            RegionNameKind::Named { wider, name } => write!(f, "{wider}/{name}"),
         }
     }
 }

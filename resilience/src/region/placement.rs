@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use whimbrel_control::UeId;
 use whimbrel_ids::SNssai;
 
-use super::{Areas, Canary, CpfLoads, Region, Ring, UeKind};
+use super::{Canary, CpfLoads, GnbRegions, Region, Ring, UeKind};
 use crate::CodeVersion;
 use crate::replication::CpfId;
 
@@ -41,7 +41,7 @@ pub struct Placement {
 #[serde(from = "CpfTable", into = "CpfTable")]
 pub struct Rings {
     home: Region,
-    areas: Areas,
+    areas: GnbRegions,
     /// Of the home region, and of those that gNBs are in.
     levels: BTreeMap<Region, Levels>,
     /// All on the rings.
@@ -78,7 +78,7 @@ struct Levels {
 #[derive(Serialize, Deserialize)]
 struct CpfTable {
     home: Region,
-    areas: Areas,
+    areas: GnbRegions,
     members: BTreeMap<CpfId, Member>,
     backups: usize,
     canary: Option<Canary>,
@@ -120,7 +120,7 @@ impl Rings {
     /// Of these CPFs, which take UEs; those that are in no larger region of the CTA's are left out.
     pub(super) fn new(
         home: Region,
-        areas: Areas,
+        areas: GnbRegions,
         mut members: BTreeMap<CpfId, Member>,
         backups: usize,
     ) -> Self {
@@ -162,7 +162,7 @@ impl Rings {
     }
 
     /// Which gNBs are of other regions.
-    pub fn areas(&self) -> &Areas {
+    pub fn areas(&self) -> &GnbRegions {
         &self.areas
     }
 

@@ -27,7 +27,7 @@ pub enum CheckpointAck {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Held<S> {
+struct HeldCheckpoint<S> {
     term: u32,
     clock: u64,
     /// `None`: known to be outdated, and nothing newer came.
@@ -36,7 +36,7 @@ struct Held<S> {
 
 /// Checkpoints of UEs that have another primary.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct HeldCheckpoints<S>(BTreeMap<UeId, Held<S>>);
+pub struct HeldCheckpoints<S>(BTreeMap<UeId, HeldCheckpoint<S>>);
 
 impl<S> Default for HeldCheckpoints<S> {
     fn default() -> Self {
@@ -48,7 +48,7 @@ impl<S> HeldCheckpoints<S> {
     /// Takes a checkpoint: the newest of the newest assignment stays.
     pub fn take(&mut self, checkpoint: Checkpoint<S>) -> CheckpointAck {
         let Checkpoint { ue, term, clock, state } = checkpoint;
-        let held = self.0.entry(ue).or_insert(Held { term, clock: 0, state: None });
+        let held = self.0.entry(ue).or_insert(HeldCheckpoint { term, clock: 0, state: None });
         if term < held.term || clock < held.clock && held.state.is_none() {
             return CheckpointAck::Refused;
         }
@@ -61,7 +61,7 @@ impl<S> HeldCheckpoints<S> {
 
     /// Marks checkpoints older than this clock as outdated (Neutrino §4.2.4): they are never used again.
     pub fn outdated(&mut self, ue: UeId, clock: u64) {
-        let held = self.0.entry(ue).or_insert(Held { term: 0, clock: 0, state: None });
+        let held = self.0.entry(ue).or_insert(HeldCheckpoint { term: 0, clock: 0, state: None });
         if held.clock < clock {
             (held.clock, held.state) = (clock, None);
         }

@@ -40,7 +40,7 @@ pub enum Marking {
 
 /// One input that may have to be replayed. Its position gives its clock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct Entry<I> {
+struct LoggedInput<I> {
     input: I,
     /// Half the digest of its released batch, if one was: one wrong replay in four thousand million is not noticed.
     released: u32,
@@ -48,7 +48,7 @@ struct Entry<I> {
 }
 
 /// Octets that a log entry takes beside the input itself.
-pub const BESIDE_INPUT: usize = size_of::<Entry<Box<[u8]>>>();
+pub const BESIDE_INPUT: usize = size_of::<LoggedInput<Box<[u8]>>>();
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Replica {
@@ -71,7 +71,7 @@ impl Replica {
 
 /// What the CTA does with a CPF's batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum BatchVerdict {
     /// Its outputs leave.
     Release,
     /// Its outputs have left before, unchanged: nothing leaves.
@@ -102,7 +102,7 @@ pub enum TakeoverOutcome<I> {
 
 /// A backup whose checkpoint is older than the beginning of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lagging {
+pub struct LaggingBackup {
     /// The replica that lags.
     pub replica: CpfId,
     /// The clock that it needs: older checkpoints are outdated (Neutrino §4.2.4).
@@ -115,7 +115,7 @@ pub struct Lagging {
 ///
 /// `I` is an input as it is kept; what it holds beyond its octets does not matter here.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Ledger<I> {
+pub struct UeLog<I> {
     bounds: UeLogLimits,
     term: u32,
     primary: CpfId,
@@ -125,7 +125,7 @@ pub struct Ledger<I> {
     released: u64,
     /// The clock of the state at which the log begins.
     base: u64,
-    retained: VecDeque<Entry<I>>,
+    retained: VecDeque<LoggedInput<I>>,
     octets: usize,
     /// Backups that are to be replaced stand last.
     replicas: Vec<Replica>,
@@ -133,7 +133,7 @@ pub struct Ledger<I> {
     idle: u64,
 }
 
-impl<I: Clone> Ledger<I> {
+impl<I: Clone> UeLog<I> {
     /// A UE that begins.
     pub fn new(primary: CpfId, backups: impl IntoIterator<Item = CpfId>, bounds: UeLogLimits) -> Self {
         let backups = backups.into_iter().filter(|c| *c != primary);
@@ -199,7 +199,7 @@ impl<I: Clone> Ledger<I> {
     }
 
     /// Appends an input that `input` makes: its octets in the log, and itself. At a limit the log is dropped, as in [`Self::give_up_log`].
-    pub fn append(&mut self, input: impl FnOnce(u64) -> (usize, I)) -> (u64, Option<Vec<Lagging>>) {
+    pub fn append(&mut self, input: impl FnOnce(u64) -> (usize, I)) -> (u64, Option<Vec<LaggingBackup>>) {
         self.clock += 1;
         let clock = self.clock;
         if self.bounds.inputs == 0 {
@@ -208,7 +208,7 @@ impl<I: Clone> Ledger<I> {
         }
         let (octets, input) = input(clock);
         let kept = u32::try_from(octets).unwrap_or(u32::MAX);
-        self.retained.push_back(Entry { input, released: 0, octets: kept });
+        self.retained.push_back(LoggedInput { input, released: 0, octets: kept });
         self.octets += kept as usize;
         if self.retained.len() <= self.bounds.inputs && self.octets <= self.bounds.octets {
             return (clock, None);
@@ -219,7 +219,7 @@ impl<I: Clone> Ledger<I> {
     /// Before an input: marks lagging backups under [`Marking::AtNextProcedure`], and returns them. A UE that goes on before it is known to
     /// be idle is spared, which favours the baseline.
     #[cfg(any(test, feature = "experiments"))]
-    pub fn mark(&mut self) -> Vec<Lagging> {
+    pub fn mark(&mut self) -> Vec<LaggingBackup> {
         if self.bounds.marking != Marking::AtNextProcedure || !self.rests() {
             return Vec::new();
         }
@@ -231,7 +231,7 @@ impl<I: Clone> Ledger<I> {
 
     /// Drops the log for lack of room: the UE cannot be replayed until its backups have caught up, but stays served. Returns the backups
     /// that lack what is dropped.
-    pub fn give_up_log(&mut self) -> Vec<Lagging> {
+    pub fn give_up_log(&mut self) -> Vec<LaggingBackup> {
         let clock = self.clock;
         self.forget(clock);
         self.lagging(|r| r.acked < clock, clock)
@@ -246,21 +246,21 @@ impl<I: Clone> Ledger<I> {
         clock: u64,
         digest: u64,
         idle: bool,
-    ) -> Verdict {
+    ) -> BatchVerdict {
         if (from, term) != (self.primary, self.term) || clock > self.clock {
-            return Verdict::Fenced;
+            return BatchVerdict::Fenced;
         }
         let base = self.base;
         let entry =
             clock.checked_sub(base + 1).and_then(|at| self.retained.get_mut(usize::try_from(at).ok()?));
         if clock <= self.released {
             return match entry {
-                Some(entry) if entry.released != digest as u32 => Verdict::Diverged,
-                _ => Verdict::Suppress,
+                Some(entry) if entry.released != digest as u32 => BatchVerdict::Diverged,
+                _ => BatchVerdict::Suppress,
             };
         }
         if clock != self.released + 1 {
-            return Verdict::Fenced; // the link keeps order: this is not the primary's next
+            return BatchVerdict::Fenced; // the link keeps order: this is not the primary's next
         }
         if let Some(entry) = entry {
             entry.released = digest as u32;
@@ -273,7 +273,7 @@ impl<I: Clone> Ledger<I> {
             }
         }
         self.prune();
-        Verdict::Release
+        BatchVerdict::Release
     }
 
     /// A backup holds the checkpoint of this clock, sent under this term.
@@ -293,7 +293,7 @@ impl<I: Clone> Ledger<I> {
 
     /// Backups without an acknowledgement for `patience`: if another one is up to date, the log is not kept for them any longer (Neutrino
     /// §4.2.4; there the log is dropped even if no backup has the checkpoint).
-    pub fn scan(&mut self, now: Instant, patience: Duration) -> Vec<Lagging> {
+    pub fn scan(&mut self, now: Instant, patience: Duration) -> Vec<LaggingBackup> {
         let idle = self.idle;
         if self.holders(idle).next().is_none() {
             return Vec::new(); // no backup has what the log holds: it stays, up to its limits
@@ -320,12 +320,12 @@ impl<I: Clone> Ledger<I> {
     }
 
     /// The log is not kept for these backups until they make progress.
-    fn lagging(&mut self, which: impl Fn(&Replica) -> bool, clock: u64) -> Vec<Lagging> {
+    fn lagging(&mut self, which: impl Fn(&Replica) -> bool, clock: u64) -> Vec<LaggingBackup> {
         let up_to_date: Vec<CpfId> = self.holders(clock).collect();
         let mut lagging = Vec::new();
         for r in self.replicas.iter_mut().filter(|r| which(r)) {
             r.awaited = false;
-            lagging.push(Lagging { replica: r.cpf, clock, up_to_date: up_to_date.clone() });
+            lagging.push(LaggingBackup { replica: r.cpf, clock, up_to_date: up_to_date.clone() });
         }
         lagging
     }
@@ -456,11 +456,11 @@ mod tests {
     const NOW: Instant = Instant(1_000_000);
     const BOUNDS: UeLogLimits = UeLogLimits { inputs: 3, octets: 100, marking: Marking::WithoutLog };
 
-    fn ledger() -> Ledger<&'static str> {
-        Ledger::new(PRIMARY, [BACKUP], BOUNDS)
+    fn ledger() -> UeLog<&'static str> {
+        UeLog::new(PRIMARY, [BACKUP], BOUNDS)
     }
 
-    fn ran(ledger: &mut Ledger<&'static str>, clock: u64, digest: u64) -> Verdict {
+    fn ran(ledger: &mut UeLog<&'static str>, clock: u64, digest: u64) -> BatchVerdict {
         ledger.batch(NOW, PRIMARY, 1, clock, digest, true)
     }
 
@@ -468,7 +468,7 @@ mod tests {
     fn what_every_replica_holds_is_forgotten() {
         let mut ledger = ledger();
         assert_eq!(ledger.append(|_| (40, "registration request")), (1, None));
-        assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
+        assert_eq!(ran(&mut ledger, 1, 7), BatchVerdict::Release);
         assert_eq!((ledger.inputs(), ledger.octets()), (1, 40));
         ledger.acknowledged(NOW, BACKUP, 1, 1);
         assert_eq!((ledger.inputs(), ledger.octets()), (0, 0));
@@ -477,9 +477,9 @@ mod tests {
     #[test]
     fn a_cpf_with_other_code_takes_over_only_where_nothing_is_replayed() {
         let (other, behind) = (CpfId(3), CpfId(4));
-        let mut ledger: Ledger<&'static str> = Ledger::new(PRIMARY, [other, behind], BOUNDS);
+        let mut ledger: UeLog<&'static str> = UeLog::new(PRIMARY, [other, behind], BOUNDS);
         ledger.append(|_| (10, "a"));
-        assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
+        assert_eq!(ran(&mut ledger, 1, 7), BatchVerdict::Release);
         let before = ledger.clone();
         assert_eq!(
             ledger.clone().failed_among(PRIMARY, |_| false),
@@ -560,32 +560,32 @@ mod tests {
     fn a_replay_with_other_octets_diverges() {
         let mut ledger = ledger();
         ledger.append(|_| (1, "service request"));
-        assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
-        assert_eq!(ran(&mut ledger, 1, 7), Verdict::Suppress);
-        assert_eq!(ran(&mut ledger, 1, 8), Verdict::Diverged);
+        assert_eq!(ran(&mut ledger, 1, 7), BatchVerdict::Release);
+        assert_eq!(ran(&mut ledger, 1, 7), BatchVerdict::Suppress);
+        assert_eq!(ran(&mut ledger, 1, 8), BatchVerdict::Diverged);
     }
 
     #[test] // DESIGN: "terms and fencing"
     fn batches_of_a_former_term_and_of_future_inputs_are_fenced() {
         let mut ledger = ledger();
         ledger.append(|_| (1, "service request"));
-        assert_eq!(ran(&mut ledger, 2, 7), Verdict::Fenced, "there is no second input");
+        assert_eq!(ran(&mut ledger, 2, 7), BatchVerdict::Fenced, "there is no second input");
         assert!(matches!(ledger.failed(PRIMARY), TakeoverOutcome::Serve { .. }));
-        assert_eq!(ran(&mut ledger, 1, 7), Verdict::Fenced);
-        assert_eq!(ledger.batch(NOW, BACKUP, 2, 1, 7, true), Verdict::Release);
+        assert_eq!(ran(&mut ledger, 1, 7), BatchVerdict::Fenced);
+        assert_eq!(ledger.batch(NOW, BACKUP, 2, 1, 7, true), BatchVerdict::Release);
     }
 
     #[test]
     fn a_full_log_is_dropped_and_lagging_backups_are_returned() {
         for (inputs, octets) in [(4, 1), (2, 60)] {
             let mut ledger = ledger();
-            let lagging: Vec<Lagging> =
+            let lagging: Vec<LaggingBackup> =
                 (0..inputs).flat_map(|_| ledger.append(|_| (octets, "uplink")).1).flatten().collect();
-            assert_eq!(lagging, [Lagging { replica: BACKUP, clock: inputs, up_to_date: vec![] }]);
+            assert_eq!(lagging, [LaggingBackup { replica: BACKUP, clock: inputs, up_to_date: vec![] }]);
             assert_eq!(ledger.octets(), 0);
             assert_eq!(ledger.clone().failed(PRIMARY), TakeoverOutcome::Lost);
             for clock in 1..=inputs {
-                assert_eq!(ran(&mut ledger, clock, 7), Verdict::Release, "service goes on");
+                assert_eq!(ran(&mut ledger, clock, 7), BatchVerdict::Release, "service goes on");
             }
             ledger.acknowledged(NOW, BACKUP, 1, inputs);
             assert!(matches!(ledger.failed(PRIMARY), TakeoverOutcome::Serve { by: BACKUP, .. }));
@@ -597,7 +597,7 @@ mod tests {
         let third = CpfId(3);
         let mut ledger = ledger();
         ledger.append(|_| (1, "registration request"));
-        assert_eq!(ledger.batch(NOW, PRIMARY, 1, 1, 7, false), Verdict::Release);
+        assert_eq!(ledger.batch(NOW, PRIMARY, 1, 1, 7, false), BatchVerdict::Release);
         assert_eq!(ledger.failed(BACKUP), TakeoverOutcome::Unaffected);
         ledger.add_backup(third);
         let replay = vec![(1, "registration request")];
@@ -606,11 +606,11 @@ mod tests {
 
     #[test]
     fn without_a_log_an_idle_ue_continues_and_one_in_a_procedure_is_lost() {
-        let mut ledger = Ledger::new(PRIMARY, [BACKUP], UeLogLimits { inputs: 0, ..BOUNDS });
+        let mut ledger = UeLog::new(PRIMARY, [BACKUP], UeLogLimits { inputs: 0, ..BOUNDS });
         assert_eq!(ledger.append(|_| (40, "registration request")), (1, None));
         assert_eq!((ledger.inputs(), ledger.octets()), (0, 0));
         assert_eq!(ledger.clone().failed(PRIMARY), TakeoverOutcome::Lost);
-        assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
+        assert_eq!(ran(&mut ledger, 1, 7), BatchVerdict::Release);
         ledger.acknowledged(NOW, BACKUP, 1, 1);
         let TakeoverOutcome::Serve { by, replay, .. } = ledger.clone().failed(PRIMARY) else {
             panic!("it rests")
@@ -625,15 +625,15 @@ mod tests {
         let mut ledger = ledger();
         ledger.append(|_| (1, "registration request"));
         assert!(!ledger.move_to(BACKUP, true), "an input is under way");
-        assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
+        assert_eq!(ran(&mut ledger, 1, 7), BatchVerdict::Release);
         assert!(!ledger.move_to(BACKUP, true), "it does not have the state");
         ledger.acknowledged(NOW, BACKUP, 1, 1);
         assert!(!ledger.move_to(CpfId(9), true), "it is no replica");
         assert!(ledger.move_to(BACKUP, true));
         assert_eq!(ledger.assignment(), (BACKUP, 2));
         ledger.append(|_| (1, "service request"));
-        assert_eq!(ran(&mut ledger, 2, 7), Verdict::Fenced, "the former primary is fenced");
-        assert_eq!(ledger.batch(NOW, BACKUP, 2, 2, 7, false), Verdict::Release);
+        assert_eq!(ran(&mut ledger, 2, 7), BatchVerdict::Fenced, "the former primary is fenced");
+        assert_eq!(ledger.batch(NOW, BACKUP, 2, 2, 7, false), BatchVerdict::Release);
         let replay = vec![(2, "service request")];
         assert_eq!(ledger.failed(BACKUP), TakeoverOutcome::Serve { by: PRIMARY, term: 3, replay });
     }
@@ -642,7 +642,7 @@ mod tests {
     fn acknowledgements_of_a_former_term_do_not_count_for_a_backup_that_returns() {
         let mut ledger = ledger();
         ledger.append(|_| (1, "registration request"));
-        assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
+        assert_eq!(ran(&mut ledger, 1, 7), BatchVerdict::Release);
         assert!(ledger.dismiss(BACKUP));
         assert!(!ledger.concerns(BACKUP) && ledger.concerns(PRIMARY));
         ledger.add_backup(BACKUP);
@@ -657,7 +657,7 @@ mod tests {
     fn a_ue_in_a_procedure_does_not_move() {
         let mut ledger = ledger();
         ledger.append(|_| (1, "registration request"));
-        assert_eq!(ledger.batch(NOW, PRIMARY, 1, 1, 7, false), Verdict::Release);
+        assert_eq!(ledger.batch(NOW, PRIMARY, 1, 1, 7, false), BatchVerdict::Release);
         ledger.acknowledged(NOW, BACKUP, 1, 1);
         assert!(!ledger.rests() && !ledger.move_to(BACKUP, true));
     }
@@ -666,13 +666,16 @@ mod tests {
     fn the_log_is_kept_for_a_lagging_backup_only_for_the_patience() {
         const PATIENCE: Duration = Duration::from_secs(30);
         let third = CpfId(3);
-        let mut ledger = Ledger::new(PRIMARY, [BACKUP, third], BOUNDS);
+        let mut ledger = UeLog::new(PRIMARY, [BACKUP, third], BOUNDS);
         ledger.append(|_| (1, "registration request"));
-        assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
+        assert_eq!(ran(&mut ledger, 1, 7), BatchVerdict::Release);
         ledger.acknowledged(NOW, BACKUP, 1, 1);
         assert_eq!(ledger.scan(NOW + PATIENCE - Duration::from_micros(1), PATIENCE), []);
         let up_to_date = vec![BACKUP];
-        assert_eq!(ledger.scan(NOW + PATIENCE, PATIENCE), [Lagging { replica: third, clock: 1, up_to_date }]);
+        assert_eq!(
+            ledger.scan(NOW + PATIENCE, PATIENCE),
+            [LaggingBackup { replica: third, clock: 1, up_to_date }]
+        );
         assert_eq!(ledger.inputs(), 0);
         assert_eq!(ledger.scan(NOW + PATIENCE * 2, PATIENCE), [], "reported once");
     }
@@ -682,14 +685,14 @@ mod tests {
         marking: Marking,
         acknowledged_late: bool,
     ) -> TakeoverOutcome<&'static str> {
-        let mut ledger = Ledger::new(PRIMARY, [BACKUP], UeLogLimits { marking, ..BOUNDS });
+        let mut ledger = UeLog::new(PRIMARY, [BACKUP], UeLogLimits { marking, ..BOUNDS });
         ledger.append(|_| (1, "registration request"));
-        assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
+        assert_eq!(ran(&mut ledger, 1, 7), BatchVerdict::Release);
         let marked = ledger.mark();
         match marking {
             Marking::WithoutLog => assert_eq!(marked, []),
             Marking::AtNextProcedure => {
-                assert_eq!(marked, [Lagging { replica: BACKUP, clock: 1, up_to_date: vec![] }]);
+                assert_eq!(marked, [LaggingBackup { replica: BACKUP, clock: 1, up_to_date: vec![] }]);
                 assert_eq!(ledger.mark(), [], "reported once");
             }
         }
@@ -720,7 +723,7 @@ mod tests {
     fn the_log_is_kept_while_no_backup_has_what_it_holds() {
         let mut ledger = ledger();
         ledger.append(|_| (1, "registration request"));
-        assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
+        assert_eq!(ran(&mut ledger, 1, 7), BatchVerdict::Release);
         assert_eq!(ledger.scan(NOW + Duration::from_secs(3600), Duration::from_secs(30)), []);
         assert!(matches!(ledger.failed(PRIMARY), TakeoverOutcome::Serve { .. }));
     }

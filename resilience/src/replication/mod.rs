@@ -4,7 +4,7 @@
 //! when a procedure has ended; a backup whose checkpoint reaches the beginning of the log can take the UE over by replay. The rules below
 //! fill the paper's gaps. The parts, each without clocks and links:
 //!
-//! - [`Ledger`], the CTA's side of one UE: its primary, its log, and the clock that each backup has acknowledged. The CTA replica has the
+//! - [`UeLog`], the CTA's side of one UE: its primary, its log, and the clock that each backup has acknowledged. The CTA replica has the
 //!   same ledger, a little older.
 //! - [`Primary`], a CPF's side of the UEs of which it is the primary: which checkpoints may leave.
 //! - [`HeldCheckpoints`], a CPF's side of the UEs of which it is a backup.
@@ -29,8 +29,8 @@ mod primary;
 
 pub use gate::Gate;
 pub use held_checkpoints::{Checkpoint, CheckpointAck, HeldCheckpoints};
-pub use ledger::{BESIDE_INPUT, Lagging, Ledger, Marking, TakeoverOutcome, UeLogLimits, Verdict};
-pub use primary::{Primary, Ran};
+pub use ledger::{BESIDE_INPUT, BatchVerdict, LaggingBackup, Marking, TakeoverOutcome, UeLog, UeLogLimits};
+pub use primary::{ExecutedInput, Primary};
 
 /// A CPF of the region, in one incarnation: a CPF that was declared lost does not come back under this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

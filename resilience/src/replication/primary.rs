@@ -8,7 +8,7 @@ use super::Gate;
 
 /// An input that was run, and that its CTA has not released yet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Ran<S> {
+pub struct ExecutedInput<S> {
     /// The UE whose inputs ran.
     pub ue: UeId,
     /// Clock of the last input.
@@ -23,7 +23,7 @@ pub struct Ran<S> {
 /// own are released: rule 1 of this module's parent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Primary<S> {
-    unreleased: Gate<Ran<S>>,
+    unreleased: Gate<ExecutedInput<S>>,
     /// Checkpoints whose inputs are all released: they leave at once.
     released: VecDeque<(UeId, u64, S)>,
     /// Checkpoints of each UE that wait: only the newest is sent.
@@ -38,7 +38,7 @@ impl<S> Default for Primary<S> {
 
 impl<S> Primary<S> {
     /// An input was run; its batch goes up the link.
-    pub fn ran(&mut self, ran: Ran<S>) {
+    pub fn ran(&mut self, ran: ExecutedInput<S>) {
         if ran.idle.is_some() {
             *self.idle.entry(ran.ue).or_default() += 1;
         }
@@ -51,7 +51,7 @@ impl<S> Primary<S> {
     pub fn again(&mut self, ue: UeId, clock: u64, state: S) {
         if self.unreleased.waiting().any(|ran| ran.ue == ue) {
             *self.idle.entry(ue).or_default() += 1;
-            self.unreleased.hold(Ran { ue, clock, idle: Some(state) });
+            self.unreleased.hold(ExecutedInput { ue, clock, idle: Some(state) });
         } else {
             self.released.push_back((ue, clock, state));
         }
@@ -89,8 +89,8 @@ mod tests {
     const UE: UeId = UeId { slot: 1, generation: 1 };
     const OTHER: UeId = UeId { slot: 2, generation: 1 };
 
-    fn ran(ue: UeId, clock: u64, idle: Option<&'static str>) -> Ran<&'static str> {
-        Ran { ue, clock, idle }
+    fn ran(ue: UeId, clock: u64, idle: Option<&'static str>) -> ExecutedInput<&'static str> {
+        ExecutedInput { ue, clock, idle }
     }
 
     #[test] // the other UE may wait for its broker for seconds, and the backup be the only one that can take this UE over

@@ -43,7 +43,7 @@ pub struct SbfdOutbox {
 }
 
 #[derive(Debug)]
-struct Session {
+struct SbfdSession {
     target: SbfdTarget,
     state: State,
     diagnostic: Diagnostic,
@@ -64,7 +64,7 @@ pub struct SbfdInitiator {
     timing: SbfdTiming,
     multiplier: NonZeroU8,
     one_link: bool,
-    sessions: BTreeMap<Discriminator, Session>,
+    sessions: BTreeMap<Discriminator, SbfdSession>,
     counters: SbfdCounters,
 }
 
@@ -79,7 +79,7 @@ impl SbfdInitiator {
     pub fn watch(&mut self, now: Instant, mine: Discriminator, target: SbfdTarget) {
         self.sessions.insert(
             mine,
-            Session {
+            SbfdSession {
                 target,
                 state: State::Down,
                 diagnostic: Diagnostic::NONE,
@@ -192,7 +192,7 @@ impl SbfdInitiator {
     }
 }
 
-impl Session {
+impl SbfdSession {
     fn answered(&mut self, now: Instant, answer: &ControlPacket, mine: Discriminator, out: &mut SbfdOutbox) {
         self.unanswered = 0;
         self.out_of_service = false;

@@ -14,13 +14,13 @@ use whimbrel_control::{AssociationId, UeId};
 use whimbrel_ids::Instant;
 use whimbrel_resilience::cta_replica::{CtaReplica, LinkEnd, PrimaryCta};
 use whimbrel_resilience::link::{CpfCommand, CpfReport, PeerMessage, ToCpf, ToCta, ToPeer};
-use whimbrel_resilience::region::{Areas, Region, Regions, Rings};
+use whimbrel_resilience::region::{GnbRegions, Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{
     CpfOutbox, Entropy, Input, LogLimits, Outbox, ProtocolViolation, ReplicatedCpf, TrialOutcome,
 };
 use whimbrel_security::HomeNetworkKeys;
-use whimbrel_sim::Home;
+use whimbrel_sim::SimSubscribers;
 
 pub(crate) type Octets = Arc<[u8]>;
 
@@ -33,7 +33,7 @@ impl Entropy for Constant {
     }
 }
 
-type Serving = PrimaryCta<Home, Constant>;
+type Serving = PrimaryCta<SimSubscribers, Constant>;
 
 /// The only gNB's association.
 pub(crate) const GNB: AssociationId = AssociationId(0);
@@ -196,7 +196,7 @@ impl Terms {
         let home: Region = "coast/home".parse().expect("a region's name");
         let mut regions = Regions::new([home.clone()]).expect("it is the only one");
         members.into_iter().for_each(|cpf| regions.join(*cpf, &home).expect("each is there once"));
-        regions.rings_with(&home, Areas::default(), self.backups).expect("the region is known")
+        regions.rings_with(&home, GnbRegions::default(), self.backups).expect("the region is known")
     }
 
     pub(crate) fn directory(&self) -> Directory {
@@ -232,7 +232,7 @@ impl Nodes {
                 let mut active = settled(terms, snapshot, has);
                 if *replicated {
                     active.snapshot().expect("all is at rest");
-                    active.wait();
+                    active.begin_holding();
                 }
                 Machine::Active(PrimaryNode::new(active))
             }
@@ -291,8 +291,8 @@ pub(crate) fn digest(of: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-fn follow(terms: &Terms, snapshot: &[u8]) -> CtaReplica<Home, Constant> {
-    CtaReplica::new(snapshot, terms.directory(), Home::default(), Constant, ())
+fn follow(terms: &Terms, snapshot: &[u8]) -> CtaReplica<SimSubscribers, Constant> {
+    CtaReplica::new(snapshot, terms.directory(), SimSubscribers::default(), Constant, ())
         .expect("a snapshot is read as it was written")
 }
 
@@ -383,12 +383,12 @@ impl PrimaryNode {
                 let mut left = Outbox::default();
                 self.active.acknowledged(*number, &mut left);
                 self.leave(left, &mut out);
-                self.active.sent();
+                self.active.mark_outputs_sent();
                 while self.pending.len() > self.active.waiting() {
                     self.pending.pop_front();
                 }
                 let last = self.active.last() - self.active.waiting() as u64;
-                out.records.extend(self.active.left().map(|r| (r.octets().into(), last)));
+                out.records.extend(self.active.sent_report().map(|r| (r.octets().into(), last)));
             }
             In::Rings(members) => self.input(NOW, Input::Rings(terms.rings(members)), &mut out),
             In::Lost(cpf, members) => {
@@ -415,8 +415,8 @@ impl PrimaryNode {
         let record = self.active.handle(now, input, &mut leaves);
         if let Some(record) = record {
             out.records.push((record.octets().into(), left));
-            self.pending.extend(self.active.newest().map(digest_of));
-            out.caused |= self.active.newest().is_some_and(|caused| !is_nothing(caused));
+            self.pending.extend(self.active.newest_held_outputs().map(digest_of));
+            out.caused |= self.active.newest_held_outputs().is_some_and(|caused| !is_nothing(caused));
         }
         out.caused |= !is_nothing(&leaves);
         self.leave(leaves, out);
@@ -426,7 +426,7 @@ impl PrimaryNode {
         out.drained.extend(&leaves.drained);
         out.ngap.extend(leaves.ngap.into_iter().map(|(_, _, octets)| octets.into()));
         for (to, message) in leaves.cpfs {
-            out.down.push((to, self.active.taken(to), down(message)));
+            out.down.push((to, self.active.durable_messages(to), down(message)));
         }
         if leaves.cpf_violations.iter().any(|(_, c)| {
             matches!(
@@ -455,8 +455,12 @@ impl PrimaryNode {
             waiting: self.active.waiting(),
             last: self.active.last(),
             logged: cta.logged().1,
-            unsettled: self.active.unsettled().collect(),
-            taken: (0..16).map(CpfId).map(|c| (c, self.active.taken(c))).filter(|(_, n)| *n > 0).collect(),
+            unsettled: self.active.unresumed_cpfs().collect(),
+            taken: (0..16)
+                .map(CpfId)
+                .map(|c| (c, self.active.durable_messages(c)))
+                .filter(|(_, n)| *n > 0)
+                .collect(),
             holds: BTreeMap::new(),
         }
     }
@@ -464,15 +468,15 @@ impl PrimaryNode {
     fn state(mut self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.pending, self.active.last(), self.active.waiting()).hash(&mut hasher);
-        let cpfs: Vec<u64> = (0..16).map(|n| self.active.taken(CpfId(n))).collect();
+        let cpfs: Vec<u64> = (0..16).map(|n| self.active.durable_messages(CpfId(n))).collect();
         cpfs.hash(&mut hasher);
-        self.active.left().map(|r| r.octets().to_vec()).hash(&mut hasher);
-        let unsettled: Vec<CpfId> = self.active.unsettled().collect();
+        self.active.sent_report().map(|r| r.octets().to_vec()).hash(&mut hasher);
+        let unsettled: Vec<CpfId> = self.active.unresumed_cpfs().collect();
         unsettled.hash(&mut hasher);
         for cpf in unsettled {
             self.active.resume(cpf, u64::MAX); // which it cannot, and nothing but that changes
         }
-        self.active.alone(&mut Outbox::default());
+        self.active.continue_without_replica(&mut Outbox::default());
         let snapshot = self.active.snapshot().expect("nothing is in the way of one");
         snapshot.octets().hash(&mut hasher);
         hasher.finish()
@@ -504,7 +508,7 @@ pub(crate) fn down(message: CpfCommand) -> Octets {
 
 /// The CTA replica.
 pub(crate) struct Following {
-    cta_replica: CtaReplica<Home, Constant>,
+    cta_replica: CtaReplica<SimSubscribers, Constant>,
     /// What inputs caused that may not have left the other one, by number.
     doubtful: VecDeque<(u64, u64)>,
 }

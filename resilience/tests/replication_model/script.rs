@@ -12,12 +12,12 @@ use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::TransferSyntax;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{self, Gnb};
-use whimbrel_ran::ue::{self, Command, SessionRequest, Ue};
+use whimbrel_ran::ue::{self, SessionRequest, Ue, UeCommand};
 use whimbrel_ran::{Outbox as RanOutbox, UeId as Camper};
 use whimbrel_resilience::cta_replica::PrimaryCta;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Cta, Input, Outbox};
-use whimbrel_sim::{Home, gnb_config, ue_config};
+use whimbrel_sim::{SimSubscribers, gnb_config, ue_config};
 
 use super::nodes::{AtCpf, Constant, GNB, In, Machine, NOW, Octets, Out, PrimaryNode, Root, Terms, settled};
 
@@ -155,8 +155,15 @@ fn nowhere() -> SessionRequest {
 /// Registers so many UEs and has so many CPFs run them; then has each UE do its part.
 pub(crate) fn rehearse(terms: &Terms, ues: usize, cpfs: u16) -> Beginning {
     let rings = terms.rings([&BEFORE]);
-    let mut cta =
-        Cta::of_region(terms.config.clone(), terms.directory(), Home::default(), Constant, (), rings, NOW);
+    let mut cta = Cta::of_region(
+        terms.config.clone(),
+        terms.directory(),
+        SimSubscribers::default(),
+        Constant,
+        (),
+        rings,
+        NOW,
+    );
     cta.set_log_limits(terms.logs);
     let active = PrimaryNode::new(PrimaryCta::new(cta));
     let mut net = Rehearsal {
@@ -178,7 +185,7 @@ pub(crate) fn rehearse(terms: &Terms, ues: usize, cpfs: u16) -> Beginning {
     for n in 0..ues {
         let tai = net.gnb.config().tai();
         net.ue(Camper(n as u32), ue::Input::Cell(tai), false);
-        net.ue(Camper(n as u32), ue::Input::Command(Command::Register), false);
+        net.ue(Camper(n as u32), ue::Input::Command(UeCommand::Register), false);
         net.settle();
         let supi = net.ues[n].config().supi;
         let id = net.active().active.cta().find(supi);
@@ -213,7 +220,7 @@ pub(crate) fn rehearse(terms: &Terms, ues: usize, cpfs: u16) -> Beginning {
         assert!(cta.served_by(id) != Some(BEFORE) && cta.backed_by(id).len() == backups);
     }
     let snapshot = active.active.snapshot().expect("all is at rest").octets().to_vec();
-    active.active.alone(&mut Outbox::default());
+    active.active.continue_without_replica(&mut Outbox::default());
     net.cpfs.remove(&BEFORE);
     let has = net.cpfs.iter().map(|(id, (cpf, _))| (*id, cpf.end.taken())).collect();
     let heard = net.cpfs.iter().map(|(id, (_, heard))| (*id, heard.clone())).collect();
@@ -222,12 +229,12 @@ pub(crate) fn rehearse(terms: &Terms, ues: usize, cpfs: u16) -> Beginning {
         let ue = Camper(n as u32);
         // A session of an unknown DNN is refused at once, which is a whole procedure; the gNB may release the UE before that is answered;
         // and then the UE comes back.
-        net.ue(ue, ue::Input::Command(Command::EstablishSession(nowhere())), false);
+        net.ue(ue, ue::Input::Command(UeCommand::EstablishSession(nowhere())), false);
         part.uplinks.extend(net.settle());
         let inactive = Cause::RadioNetwork(CauseRadioNetwork::UserInactivity);
         net.gnb(gnb::Input::Release(ue, inactive), false);
         part.uplinks.extend(net.settle());
-        net.ue(ue, ue::Input::Command(Command::ServiceRequest), false);
+        net.ue(ue, ue::Input::Command(UeCommand::ServiceRequest), false);
         part.uplinks.extend(net.settle());
         // Each comes no earlier than the one before it.
         let mut after = 0;

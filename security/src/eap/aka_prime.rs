@@ -8,8 +8,8 @@ use zeroize::{Zeroize, Zeroizing};
 
 use super::packet::{Code, EapPacket, EapWriter, Malformed, Subtype, bare};
 use crate::aka::{
-    AuthenticationFailure, AuthenticationManagementField, Autn, Auts, Challenged, Rand, ServingNetworkName,
-    Usim, autn_of,
+    AuthenticationFailure, AuthenticationManagementField, Autn, Auts, Rand, ServingNetworkName, Usim,
+    UsimOutput, autn_of,
 };
 use crate::functions::AkaFunctions;
 use crate::kdf::Hmac;
@@ -328,7 +328,7 @@ impl EapAkaPrimePeer {
         if name != self.serving_network.octets() {
             return Ok(PeerAnswer::Answered(answer(Subtype::AuthenticationReject).plain()));
         }
-        let Challenged { res, ck, ik, sqn_xor_ak } = match usim.challenge(&rand, &autn) {
+        let UsimOutput { res, ck, ik, sqn_xor_ak } = match usim.challenge(&rand, &autn) {
             Ok(challenged) => challenged,
             Err(AuthenticationFailure::SynchFailure(auts)) => {
                 let failure = answer(Subtype::SynchronizationFailure).auts(&auts.0).kdf(KDF_AKA_PRIME);

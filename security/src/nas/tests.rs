@@ -7,16 +7,20 @@ fn k_amf() -> KAmf {
     KAmf::new([0x5a; 32])
 }
 
-fn context(side: Side, ciphering: CipheringAlgorithm, integrity: IntegrityAlgorithm) -> NasSecurityContext {
+fn context(
+    side: NasSide,
+    ciphering: CipheringAlgorithm,
+    integrity: IntegrityAlgorithm,
+) -> NasSecurityContext {
     NasSecurityContext::new(side, Bearer::NAS_3GPP, &k_amf(), ciphering, integrity, NasCounts::default())
 }
 
 fn pair() -> (NasSecurityContext, NasSecurityContext) {
     let of = |side| context(side, CipheringAlgorithm::Nea2, IntegrityAlgorithm::Nia2);
-    (of(Side::Network), of(Side::Ue))
+    (of(NasSide::Network), of(NasSide::Ue))
 }
 
-fn at(side: Side, counts: NasCounts) -> NasSecurityContext {
+fn at(side: NasSide, counts: NasCounts) -> NasSecurityContext {
     NasSecurityContext { counts, ..context(side, CipheringAlgorithm::Nea2, IntegrityAlgorithm::Nia2) }
 }
 
@@ -33,7 +37,7 @@ fn every_algorithm_and_header_comes_through() {
     for ciphering in CipheringAlgorithm::ALL {
         for integrity in IntegrityAlgorithm::ALL {
             let (mut amf, mut ue) =
-                (context(Side::Network, ciphering, integrity), context(Side::Ue, ciphering, integrity));
+                (context(NasSide::Network, ciphering, integrity), context(NasSide::Ue, ciphering, integrity));
             for (n, header) in (1..=4).filter_map(SecurityHeaderType::from_value).enumerate() {
                 let message = sent(&mut amf, header);
                 assert_eq!((message[0], message[1], message[6]), (0x7e, header as u8, n as u8));
@@ -91,7 +95,7 @@ fn count_is_estimated_over_gaps() {
 #[test] // TS 24.501 §4.4.3.5
 fn a_count_is_never_used_twice() {
     let counts = NasCounts { uplink_next: NasCount::MAX, downlink_next: NasCount::MAX };
-    let (mut amf, mut ue) = (at(Side::Network, counts), at(Side::Ue, counts));
+    let (mut amf, mut ue) = (at(NasSide::Network, counts), at(NasSide::Ue, counts));
     assert!(amf.wrap_is_near() && !pair().0.wrap_is_near());
     let message = sent(&mut ue, CIPHERED);
     let mut out = Vec::new();
@@ -113,7 +117,7 @@ fn a_context_goes_on_after_a_checkpoint_and_without_its_schedules() {
     amf.release_schedules();
     amf.unprotect(&sent(&mut ue, CIPHERED), &mut plain).unwrap();
     let (c, i) = (amf.ciphering(), amf.integrity());
-    let mut amf = NasSecurityContext::new(Side::Network, Bearer::NAS_3GPP, &k_amf(), c, i, amf.counts());
+    let mut amf = NasSecurityContext::new(NasSide::Network, Bearer::NAS_3GPP, &k_amf(), c, i, amf.counts());
     amf.unprotect(&sent(&mut ue, CIPHERED), &mut plain).unwrap();
     assert_eq!(plain, PLAIN);
 }

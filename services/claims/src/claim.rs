@@ -7,10 +7,10 @@ use p3_uni_stark::Proof as StarkProof;
 use rand::Rng;
 
 use crate::air::{ClaimAir, period};
-use crate::digest::{self, ClaimSecret, Digest, Element, Hasher, Octets, Tag, tagged};
+use crate::digest::{self, ClaimSecret, Digest, DigestOctets, Element, Hasher, Tag, tagged};
 use crate::stark::{Config, HEIGHT_MIN, PROOF_OCTETS_MAX, Proof, config, generator};
 use crate::table::{DEPTH_MAX, Table};
-use crate::trace::{self, Slot};
+use crate::trace::{self, ClaimSlot};
 
 /// How many sessions a claim has room for. The same for all operators, so that a claim does not say how many sessions there were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,9 +40,9 @@ const _: () = assert!(UNITS_MAX < 1 << 42);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The table's root and the depth of its tree.
-    pub table: (Octets, u8),
+    pub table: (DigestOctets, u8),
     /// One for each slot, in the order of the slots.
-    pub nullifiers: Vec<Octets>,
+    pub nullifiers: Vec<DigestOctets>,
     /// Sum of the rows, in units.
     pub units: u64,
     /// What else the proof is bound to: operator, broker and period. A hash that the caller makes.
@@ -135,14 +135,14 @@ pub fn prove(
             return Err(ProveError::Repeated(n));
         }
         let way = table.siblings(at).enumerate().map(|(level, other)| (at >> level & 1 == 1, other));
-        used.push(Slot { secret: *secret.elements(), row: Some((row.units, way.collect())) });
+        used.push(ClaimSlot { secret: *secret.elements(), row: Some((row.units, way.collect())) });
     }
     // Which slots are used says nothing: a nullifier shows nothing of its secret. The free ones come last.
     let mut padding = generator(seed, b"padding");
     used.resize_with(slots.get(), || {
         let mut octets = [0; 32];
         padding.fill_bytes(&mut octets);
-        Slot { secret: *ClaimSecret::new(&octets).elements(), row: None }
+        ClaimSlot { secret: *ClaimSecret::new(&octets).elements(), row: None }
     });
     prove_slots(&hasher, (table.root(), table.depth()), &used, context, seed)
 }
@@ -150,8 +150,8 @@ pub fn prove(
 /// The proof for slots as they are, which need not satisfy the constraints.
 pub(crate) fn prove_slots(
     hasher: &Hasher,
-    (root, depth): (Octets, u8),
-    slots: &[Slot],
+    (root, depth): (DigestOctets, u8),
+    slots: &[ClaimSlot],
     context: [u8; 32],
     seed: &[u8; 32],
 ) -> Result<(Claim, Vec<u8>), ProveError> {
@@ -246,15 +246,15 @@ mod tests {
     }
 
     /// The slot of a session, as an honest operator fills it.
-    fn slot(table: &Table, secret: &ClaimSecret) -> Slot {
+    fn slot(table: &Table, secret: &ClaimSecret) -> ClaimSlot {
         let (at, row) = table.find(&digest::nonce(secret)).unwrap();
         let way = table.siblings(at).enumerate().map(|(level, other)| (at >> level & 1 == 1, other));
-        Slot { secret: *secret.elements(), row: Some((row.units, way.collect())) }
+        ClaimSlot { secret: *secret.elements(), row: Some((row.units, way.collect())) }
     }
 
     /// What a prover gets that does not check its own slots. The free ones are of secrets from 100 on.
-    fn forged(table: &Table, mut used: Vec<Slot>) -> Result<(), ClaimError> {
-        let free = (100..).map(|n| Slot { secret: *secret(n).elements(), row: None });
+    fn forged(table: &Table, mut used: Vec<ClaimSlot>) -> Result<(), ClaimError> {
+        let free = (100..).map(|n| ClaimSlot { secret: *secret(n).elements(), row: None });
         used.extend(free.take(slots().get() - used.len()));
         let of = (table.root(), table.depth());
         let (claim, proof) = prove_slots(&Hasher::new(), of, &used, CONTEXT, &[1; 32]).unwrap();
@@ -323,7 +323,7 @@ mod tests {
     fn a_prover_that_does_not_follow_the_protocol_proves_nothing() {
         let table = table();
         let honest = slot(&table, &secret(1));
-        let with = |change: &dyn Fn(&mut Slot)| {
+        let with = |change: &dyn Fn(&mut ClaimSlot)| {
             let mut slot = honest.clone();
             change(&mut slot);
             forged(&table, vec![slot])
@@ -342,11 +342,11 @@ mod tests {
         );
     }
 
-    fn set_units(slot: &mut Slot, units: u32) {
+    fn set_units(slot: &mut ClaimSlot, units: u32) {
         slot.row = slot.row.take().map(|(_, way)| (units, way));
     }
 
-    fn flip_way(slot: &mut Slot) {
+    fn flip_way(slot: &mut ClaimSlot) {
         for (is_right, _) in slot.row.iter_mut().flat_map(|(_, way)| way.first_mut()) {
             *is_right = !*is_right;
         }

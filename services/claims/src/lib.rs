@@ -22,4 +22,4 @@ mod trace;
 pub use claim::{Claim, ClaimError, ProveError, Slots, prove, verify};
 pub use table::{Row, Table, TableError};
 pub(crate) use whimbrel_claims_digest as digest;
-pub use whimbrel_claims_digest::{ClaimSecret, Octets, nonce, nullifier};
+pub use whimbrel_claims_digest::{ClaimSecret, DigestOctets, nonce, nullifier};

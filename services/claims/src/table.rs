@@ -3,7 +3,7 @@
 
 use p3_field::PrimeCharacteristicRing;
 
-use crate::digest::{self, Digest, Element, Hasher, Octets};
+use crate::digest::{self, Digest, DigestOctets, Element, Hasher};
 
 /// The most rows: 2^20, as many as the chapter's largest experiment would need days to prove.
 pub const ROWS_MAX: usize = 1 << DEPTH_MAX;
@@ -15,7 +15,7 @@ pub const DEPTH_MAX: u8 = 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Row {
     /// From the usage report.
-    pub nonce: Octets,
+    pub nonce: DigestOctets,
     /// Units of usage.
     pub units: u32,
 }
@@ -84,7 +84,7 @@ impl Table {
     }
 
     /// Root of the tree.
-    pub fn root(&self) -> Octets {
+    pub fn root(&self) -> DigestOctets {
         digest::octets(&self.layers[self.layers.len() - 1][0])
     }
 
@@ -99,7 +99,7 @@ impl Table {
     }
 
     /// The place and the row of a nonce.
-    pub fn find(&self, nonce: &Octets) -> Option<(usize, Row)> {
+    pub fn find(&self, nonce: &DigestOctets) -> Option<(usize, Row)> {
         let at = self.rows.binary_search_by(|row| row.nonce.cmp(nonce)).ok()?;
         Some((at, self.rows[at]))
     }

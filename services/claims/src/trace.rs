@@ -11,7 +11,7 @@ use crate::digest::{Digest, DigestState, Element, Hasher, Tag, leaf, limbs, pair
 
 /// What a slot claims.
 #[derive(Clone, Debug)]
-pub(crate) struct Slot {
+pub(crate) struct ClaimSlot {
     pub(crate) secret: Digest,
     /// The units of its row, and the way from it to the root: which child it is, and the other one. `None` of a slot that is not used.
     pub(crate) row: Option<(u32, Vec<(bool, Digest)>)>,
@@ -25,7 +25,7 @@ pub(crate) struct Trace {
 }
 
 /// Makes the rows of slots, whose number is a power of two, for a table of this depth.
-pub(crate) fn make(hasher: &Hasher, slots: &[Slot], depth: u8) -> Trace {
+pub(crate) fn make(hasher: &Hasher, slots: &[ClaimSlot], depth: u8) -> Trace {
     const BESIDE: usize = WIDTH - PERMUTATION;
     let period = period(depth);
     let mut inputs: Vec<DigestState> = Vec::with_capacity(slots.len() * period);

@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use whimbrel_memory::{Activation, Config, Heap, Place, REGION_OCTETS};
+use whimbrel_memory::{Activation, Config, Heap, REGION_OCTETS, RecordLocation};
 
 use crate::trace::{Disk, Random, Trace, Workload, settle, shuffled};
 
@@ -52,7 +52,7 @@ fn clock() -> Instant {
 /// A heap with records in random order, of which `kept` fit in fast memory.
 struct Filled {
     heap: Heap,
-    places: Vec<Option<Place>>,
+    places: Vec<Option<RecordLocation>>,
     fast: u64,
 }
 

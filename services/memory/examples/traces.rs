@@ -10,7 +10,7 @@ mod trace;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use whimbrel_memory::{Activation, Config, Heap, Place, REGION_OCTETS, Slice};
+use whimbrel_memory::{Activation, Config, Heap, REGION_OCTETS, RecordLocation, Slice};
 
 use crate::trace::{Disk, Random, Trace, Workload, settle, shuffled};
 
@@ -126,13 +126,13 @@ fn run(trace: &Trace, order: &[u32], (kept, partial_fill): (usize, bool), access
     // The distribution stays: all accesses count.
     let config = Config { partial_fill, decay_cycles: u32::MAX, ..Config::new(fast, Disk::backing()) };
     let mut heap = Heap::new(config, Activation::one_in(1)).expect("a heap without a file");
-    let mut places: Vec<Option<Place>> = vec![None; order.len()];
+    let mut places: Vec<Option<RecordLocation>> = vec![None; order.len()];
     for owner in order {
         places[*owner as usize] = Some(heap.insert(*owner, &RECORD).expect("memory for the records"));
     }
     let mut random = Random::new(1);
     let mut longest = Duration::ZERO;
-    let mut part = |heap: &mut Heap, places: &mut [Option<Place>], accesses: usize| {
+    let mut part = |heap: &mut Heap, places: &mut [Option<RecordLocation>], accesses: usize| {
         for n in 1..=accesses {
             let owner = trace.access(&mut random);
             let place = places[owner].expect("each record has a place");

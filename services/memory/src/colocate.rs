@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use crate::heap::{Error, Fill, Heap, RegionState, device_offset, place};
 use crate::histogram::{Cutoff, Histogram};
 use crate::memory::{Backing, REGION_OCTETS};
-use crate::record::{Owner, Place, RecordHeader, UNIT_OCTETS};
+use crate::record::{Owner, RecordHeader, RecordLocation, UNIT_OCTETS};
 use crate::writer::Job;
 
 /// A region is emptied if less than this share of what was written to it is live, whatever its hotness.
@@ -97,7 +97,7 @@ impl Heap {
     /// Runs a slice of a colocation cycle, and begins a new cycle if none is under way. A slice does about as much as looking at
     /// `records_max` records takes, and reports each record that it moved to `moved`, which must write the new place into the owner's
     /// table: the old place is void.
-    pub fn colocate(&mut self, records_max: usize, mut moved: impl FnMut(Owner, Place)) -> Slice {
+    pub fn colocate(&mut self, records_max: usize, mut moved: impl FnMut(Owner, RecordLocation)) -> Slice {
         let mut cycle = self.cycle.take().unwrap_or_else(|| Cycle {
             step: ColocationStep::Scan { next: 0, part: None },
             cutoff: Cutoff::default(),
@@ -194,7 +194,7 @@ impl Heap {
     }
 
     /// Moves the records that were read in slow memory to fast memory.
-    fn promote(&mut self, left: &mut usize, moved: &mut impl FnMut(Owner, Place)) {
+    fn promote(&mut self, left: &mut usize, moved: &mut impl FnMut(Owner, RecordLocation)) {
         while *left > 0
             && let Some((at, owner)) = self.promotions.pop()
         {
@@ -209,7 +209,7 @@ impl Heap {
                 if self.memory.header(region, offset).owner != owner {
                     continue;
                 }
-                let counter = self.memory.counter(region, offset);
+                let counter = self.memory.access_counter(region, offset);
                 counter.store(counter.load(Ordering::Relaxed) >> halvings, Ordering::Relaxed);
                 if self.move_record(region, offset, Fill::Hot, moved).is_err() {
                     return;
@@ -267,7 +267,7 @@ impl Heap {
             let header = self.memory.header(region, at.offset);
             done.scanned += 1;
             if !header.is_removed() {
-                let counter = self.memory.counter(region, at.offset);
+                let counter = self.memory.access_counter(region, at.offset);
                 let counted = counter.load(Ordering::Relaxed);
                 // A page that is not changed need not be written again.
                 if halvings > 0 && counted > 0 {
@@ -305,7 +305,7 @@ impl Heap {
         mut offset: usize,
         left: &mut usize,
         (cutoff, done): (&mut Cutoff, &mut Colocation),
-        moved: &mut impl FnMut(Owner, Place),
+        moved: &mut impl FnMut(Owner, RecordLocation),
     ) -> Option<usize> {
         // The last record's move frees the region, which may be reused at once.
         while self.regions[region].generation == generation
@@ -320,10 +320,10 @@ impl Heap {
             if !header.is_removed() {
                 *left = left.saturating_sub(MOVE);
                 let halvings = self.regions[region].halvings(self.epoch);
-                let counter = self.memory.counter(region, offset).load(Ordering::Relaxed) >> halvings;
+                let counter = self.memory.access_counter(region, offset).load(Ordering::Relaxed) >> halvings;
                 let hot = cutoff.takes(counter, header.span());
                 let fill = if hot { Fill::Hot } else { Fill::Cold };
-                self.memory.counter(region, offset).store(counter, Ordering::Relaxed);
+                self.memory.access_counter(region, offset).store(counter, Ordering::Relaxed);
                 if self.move_record(region, offset, fill, moved).is_err() {
                     return None;
                 }
@@ -340,11 +340,11 @@ impl Heap {
         region: usize,
         offset: usize,
         fill: Fill,
-        moved: &mut impl FnMut(Owner, Place),
+        moved: &mut impl FnMut(Owner, RecordLocation),
     ) -> Result<(), Error> {
         let header = self.memory.header(region, offset);
         let (to, at) = self.allocate(fill, header.span())?;
-        let counter = self.memory.counter(region, offset).load(Ordering::Relaxed);
+        let counter = self.memory.access_counter(region, offset).load(Ordering::Relaxed);
         self.memory.copy((region, offset), (to, at), header.span());
         self.placed(to, counter, header);
         self.has_moved((region, offset, header), (to, at), moved);
@@ -355,7 +355,7 @@ impl Heap {
         &mut self,
         (region, offset, header): (usize, usize, RecordHeader),
         (to, at): (usize, usize),
-        moved: &mut impl FnMut(Owner, Place),
+        moved: &mut impl FnMut(Owner, RecordLocation),
     ) {
         moved(header.owner, place(to, at));
         self.vacate(region, offset, header);
@@ -429,7 +429,7 @@ impl Heap {
         let used = self.regions[region].used;
         let part = ((*left / COPY_PAGE).max(1) * PAGE).min(used - *offset);
         *left = left.saturating_sub(part.div_ceil(PAGE) * COPY_PAGE);
-        octets.extend_from_slice(self.memory.image(region, *offset, part));
+        octets.extend_from_slice(self.memory.raw_octets(region, *offset, part));
         *offset += part;
         if *offset < used {
             *copy = Some((number, octets));

@@ -12,7 +12,8 @@ use crate::device::{BackingFile, Device};
 use crate::histogram::Histogram;
 use crate::memory::{Backing, REGION_OCTETS, RegionMemory};
 use crate::record::{
-    self, HEADER_OCTETS, MAX_RECORD_OCTETS, MAX_REGIONS, Owner, Place, REMOVED, RecordHeader, UNIT_OCTETS,
+    self, HEADER_OCTETS, MAX_RECORD_OCTETS, MAX_REGIONS, Owner, REMOVED, RecordHeader, RecordLocation,
+    UNIT_OCTETS,
 };
 use crate::writer::RecordWriter;
 
@@ -190,7 +191,7 @@ pub struct Heap {
     free: Vec<usize>,
     filling: [Option<usize>; 3],
     pub(crate) activation: Activation,
-    pub(crate) promotions: Vec<(Place, Owner)>,
+    pub(crate) promotions: Vec<(RecordLocation, Owner)>,
     pub(crate) cycle: Option<Cycle>,
     pub(crate) epoch: u32,
     pub(crate) stats: Stats,
@@ -230,7 +231,7 @@ impl Heap {
     ///
     /// # Errors
     /// [`Error::TooLong`], [`Error::Full`], [`Error::NoMemory`].
-    pub fn insert(&mut self, owner: Owner, octets: &[u8]) -> Result<Place, Error> {
+    pub fn insert(&mut self, owner: Owner, octets: &[u8]) -> Result<RecordLocation, Error> {
         assert_ne!(owner, REMOVED, "the last number is no owner");
         let len = u16::try_from(octets.len()).map_err(|_| Error::TooLong { octets: octets.len() })?;
         let header = RecordHeader { len, owner };
@@ -255,7 +256,7 @@ impl Heap {
         (counter, header): (u16, RecordHeader),
         octets: &[u8],
     ) {
-        self.memory.counter(region, offset).store(counter, Ordering::Relaxed);
+        self.memory.access_counter(region, offset).store(counter, Ordering::Relaxed);
         self.memory.set_header(region, offset, header);
         self.memory.set_octets(region, offset, octets);
         self.regions[region].changed = true;
@@ -265,7 +266,7 @@ impl Heap {
     ///
     /// # Errors
     /// [`Error::NotHere`], [`Error::Unreadable`].
-    pub fn read(&mut self, owner: Owner, at: Place) -> Result<&[u8], Error> {
+    pub fn read(&mut self, owner: Owner, at: RecordLocation) -> Result<&[u8], Error> {
         let (region, offset) = (at.region(), at.offset());
         if self.is_on_device(at) {
             let mut read = std::mem::take(&mut self.read);
@@ -280,7 +281,7 @@ impl Heap {
         let header = self.find(owner, at)?;
         if self.activation.is_active() {
             let halvings = self.regions[region].halvings(self.epoch);
-            self.memory.count(region, offset, 1 << halvings);
+            self.memory.add_accesses(region, offset, 1 << halvings);
             self.regions[region].changed = true;
         }
         if self.regions[region].state == RegionState::Slow {
@@ -292,7 +293,7 @@ impl Heap {
         Ok(self.memory.octets(region, offset, usize::from(header.len)))
     }
 
-    fn promote_later(&mut self, at: Place, owner: Owner) {
+    fn promote_later(&mut self, at: RecordLocation, owner: Owner) {
         if self.promotions.len() < PROMOTIONS_MAX {
             self.promotions.push((at, owner));
         }
@@ -302,7 +303,7 @@ impl Heap {
     ///
     /// # Errors
     /// [`Error::NotHere`], [`Error::Unreadable`].
-    pub fn peek(&self, owner: Owner, at: Place) -> Result<Cow<'_, [u8]>, Error> {
+    pub fn peek(&self, owner: Owner, at: RecordLocation) -> Result<Cow<'_, [u8]>, Error> {
         if self.is_on_device(at) {
             let mut read = Vec::new();
             let (_, header) = self.fetch(owner, at, &mut read)?;
@@ -316,12 +317,12 @@ impl Heap {
 
     /// Whether the record at a place is in the slow tier: a read may wait for it.
     #[must_use]
-    pub fn is_slow(&self, at: Place) -> bool {
+    pub fn is_slow(&self, at: RecordLocation) -> bool {
         self.regions.get(at.region()).is_some_and(|region| region.state == RegionState::Slow)
     }
 
     /// Whether a place is in a region that only a device has.
-    fn is_on_device(&self, at: Place) -> bool {
+    fn is_on_device(&self, at: RecordLocation) -> bool {
         self.is_slow(at) && !self.memory.is_mapped(at.region())
     }
 
@@ -329,7 +330,7 @@ impl Heap {
     pub(crate) fn fetch(
         &self,
         owner: Owner,
-        at: Place,
+        at: RecordLocation,
         into: &mut Vec<u8>,
     ) -> Result<(u16, RecordHeader), Error> {
         let (region, offset) = (&self.regions[at.region()], at.offset());
@@ -354,12 +355,12 @@ impl Heap {
     }
 
     /// A record's counter and header, wherever it is.
-    fn look(&mut self, owner: Owner, at: Place) -> Result<(u16, RecordHeader), Error> {
+    fn look(&mut self, owner: Owner, at: RecordLocation) -> Result<(u16, RecordHeader), Error> {
         if self.is_on_device(at) {
             return self.fetch(owner, at, &mut Vec::new());
         }
         let header = self.find(owner, at)?;
-        let counter = self.memory.counter(at.region(), at.offset()).load(Ordering::Relaxed);
+        let counter = self.memory.access_counter(at.region(), at.offset()).load(Ordering::Relaxed);
         Ok((counter, header))
     }
 
@@ -372,7 +373,12 @@ impl Heap {
     ///
     /// # Errors
     /// [`Error::NotHere`], and those of [`Heap::insert`]; the record is then as it was.
-    pub fn replace(&mut self, owner: Owner, at: Place, octets: &[u8]) -> Result<Place, Error> {
+    pub fn replace(
+        &mut self,
+        owner: Owner,
+        at: RecordLocation,
+        octets: &[u8],
+    ) -> Result<RecordLocation, Error> {
         let (counter, old) = match self.look(owner, at) {
             Err(Error::Unreadable(_)) => {
                 let new = self.insert(owner, octets)?;
@@ -408,7 +414,7 @@ impl Heap {
     ///
     /// # Errors
     /// [`Error::NotHere`].
-    pub fn remove(&mut self, owner: Owner, at: Place) -> Result<(), Error> {
+    pub fn remove(&mut self, owner: Owner, at: RecordLocation) -> Result<(), Error> {
         match self.look(owner, at) {
             Err(Error::Unreadable(_)) => self.lose(at),
             found => {
@@ -421,7 +427,7 @@ impl Heap {
     }
 
     /// A record that the device cannot read is no longer of use. Its room is not used again.
-    fn lose(&mut self, at: Place) {
+    fn lose(&mut self, at: RecordLocation) {
         self.stats.records -= 1;
         self.regions[at.region()].removed.push(unit(at.offset()));
     }
@@ -458,7 +464,7 @@ impl Heap {
         (0..self.regions.len()).map(|region| self.memory.resident_pages(region) as u64 * 4096).sum()
     }
 
-    fn find(&self, owner: Owner, at: Place) -> Result<RecordHeader, Error> {
+    fn find(&self, owner: Owner, at: RecordLocation) -> Result<RecordHeader, Error> {
         let (region, offset) = (at.region(), at.offset());
         let within = self.regions.get(region).is_some_and(|r| offset < r.used);
         let header = within.then(|| self.memory.header(region, offset));
@@ -573,7 +579,7 @@ impl Heap {
             Some(device) if !self.memory.is_mapped(index) => {
                 device.read(device_offset(index), &mut image).expect("the device reads");
             }
-            _ => image.copy_from_slice(self.memory.image(index, 0, region.used)),
+            _ => image.copy_from_slice(self.memory.raw_octets(index, 0, region.used)),
         }
         let (mut headers, mut offset) = (Vec::new(), UNIT_OCTETS);
         while let Some((_, header)) = image.get(offset..).and_then(RecordHeader::read) {
@@ -596,9 +602,9 @@ impl fmt::Debug for Heap {
 }
 
 /// The place of a record that was just allocated.
-pub(crate) fn place(region: usize, offset: usize) -> Place {
+pub(crate) fn place(region: usize, offset: usize) -> RecordLocation {
     debug_assert!(offset >= record::UNIT_OCTETS);
-    Place::new(region, offset).expect("no record begins at unit 0")
+    RecordLocation::new(region, offset).expect("no record begins at unit 0")
 }
 
 /// The number of the unit at an offset.

@@ -21,4 +21,4 @@ pub use colocate::{Colocation, Slice};
 pub use device::Device;
 pub use heap::{Config, Error, Heap, Stats};
 pub use memory::{Backing, REGION_OCTETS};
-pub use record::{MAX_RECORD_OCTETS, Owner, Place};
+pub use record::{MAX_RECORD_OCTETS, Owner, RecordLocation};

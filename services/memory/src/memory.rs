@@ -1,9 +1,9 @@
 //! The regions' memory: mapped, read, written, paged out.
 //!
-//! Unsafe code is needed for the mappings themselves, for madvise(2) and mincore(2), and for a counter that is stored beside octets
-//! of the caller in the same memory. Every method checks its range against the region, and whatever is written or counted takes `&mut
-//! self`, so that no reference given out by [`RegionMemory::octets`] lives meanwhile: a wrong place reads wrong octets, and is never
-//! undefined behaviour.
+//! Unsafe code is needed for the mappings themselves, for madvise(2) and mincore(2), and for a counter that
+//! is stored beside octets of the caller in the same memory. Every method checks its range against the
+//! region, and whatever is written or counted takes `&mut self`, so that no reference from
+//! [`RegionMemory::octets`] can be alive: a wrong offset reads wrong octets but is not undefined behaviour.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::record::{HEADER_OCTETS, RecordHeader, UNIT_OCTETS};
 /// Octets of a region: a large page of x86-64.
 pub const REGION_OCTETS: usize = 2 << 20;
 
-/// Where cold regions go.
+/// Where cold regions are paged out to.
 #[derive(Clone, Debug, Default)]
 pub enum Backing {
     /// Nowhere: all regions stay in fast memory.
@@ -27,7 +27,7 @@ pub enum Backing {
     Swap,
     /// A file of the heap's own, created at this path and deleted at once.
     File(PathBuf),
-    /// A device of the caller's.
+    /// A device that the caller provides.
     Device(Arc<dyn Device>),
 }
 
@@ -43,7 +43,7 @@ impl RegionMemory {
         self.0.len()
     }
 
-    /// One more region, which is not mapped.
+    /// Adds an unmapped region.
     pub(crate) fn add(&mut self) {
         self.0.push(None);
     }
@@ -71,7 +71,7 @@ impl RegionMemory {
 
     fn at(&self, region: usize, offset: usize, octets: usize) -> NonNull<u8> {
         let at = self.0[region].expect("the region is mapped");
-        assert!(offset <= REGION_OCTETS && octets <= REGION_OCTETS - offset, "outside of its region");
+        assert!(offset <= REGION_OCTETS && octets <= REGION_OCTETS - offset, "beyond the end of its region");
         // SAFETY: within the mapping, checked above.
         unsafe { at.add(offset) }
     }
@@ -96,17 +96,17 @@ impl RegionMemory {
         }
     }
 
-    /// A record's counter: a 16-bit atomic of its own, which is never read by a wider access.
-    pub(crate) fn counter(&mut self, region: usize, offset: usize) -> &AtomicU16 {
+    /// A record's access counter: a 16-bit atomic of its own, which is never read by a wider access.
+    pub(crate) fn access_counter(&mut self, region: usize, offset: usize) -> &AtomicU16 {
         let at = self.at_record(region, offset);
         // SAFETY: two octets, mapped and aligned; `&mut self` excludes every other reference to them.
         unsafe { at.cast::<AtomicU16>().as_ref() }
     }
 
-    /// Adds to a counter, up to its end.
+    /// Adds to a record's access counter, saturating.
     #[inline]
-    pub(crate) fn count(&mut self, region: usize, offset: usize, by: u16) {
-        let counter = self.counter(region, offset);
+    pub(crate) fn add_accesses(&mut self, region: usize, offset: usize, by: u16) {
+        let counter = self.access_counter(region, offset);
         let value = counter.load(Ordering::Relaxed);
         if value != u16::MAX {
             counter.store(value.saturating_add(by), Ordering::Relaxed);
@@ -115,11 +115,11 @@ impl RegionMemory {
 
     /// The caller's octets of a record.
     pub(crate) fn octets(&self, region: usize, offset: usize, len: usize) -> &[u8] {
-        self.image(region, offset + HEADER_OCTETS, len)
+        self.raw_octets(region, offset + HEADER_OCTETS, len)
     }
 
     /// Octets of a region, with headers and counters.
-    pub(crate) fn image(&self, region: usize, offset: usize, len: usize) -> &[u8] {
+    pub(crate) fn raw_octets(&self, region: usize, offset: usize, len: usize) -> &[u8] {
         let at = self.at(region, offset, len);
         // SAFETY: `len` octets are mapped there, and there is no writer while `self` is borrowed.
         unsafe { std::slice::from_raw_parts(at.as_ptr(), len) }

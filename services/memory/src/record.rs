@@ -11,20 +11,20 @@ pub const MAX_RECORD_OCTETS: usize = u16::MAX as usize;
 
 /// Units in a region, as a power of two: 2 MiB in units of 16 octets.
 const UNIT_BITS: u32 = 17;
-/// Regions that a [`Place`] can name: 64 GiB.
+/// Regions that a [`RecordLocation`] can name: 64 GiB.
 pub(crate) const MAX_REGIONS: usize = 1 << (32 - UNIT_BITS);
 
-/// The index of the entry in the caller's table that holds the record's [`Place`].
+/// The index of the entry in the caller's table that holds the record's [`RecordLocation`].
 pub type Owner = u32;
 
 /// The owner in the header of a record that was removed.
 pub(crate) const REMOVED: Owner = Owner::MAX;
 
-/// Where a record is: region and unit in 32 bits, so that `Option<Place>` takes four octets in the caller's table.
+/// Where a record is: region and unit in 32 bits, so that `Option<RecordLocation>` takes four octets in the caller's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place(NonZeroU32);
+pub struct RecordLocation(NonZeroU32);
 
-impl Place {
+impl RecordLocation {
     /// `None` for unit 0 of region 0, where no record begins.
     pub(crate) fn new(region: usize, offset: usize) -> Option<Self> {
         let unit = u32::try_from(offset / UNIT_OCTETS).ok()?;
@@ -38,7 +38,7 @@ impl Place {
         self.0
     }
 
-    /// The place of a number that [`Place::number`] gave. A place without a record is refused when it is used.
+    /// The place of a number that [`RecordLocation::number`] gave. A place without a record is refused when it is used.
     #[must_use]
     pub fn from_number(number: NonZeroU32) -> Self {
         Self(number)
@@ -93,13 +93,13 @@ mod tests {
 
     #[test]
     fn a_place_keeps_region_and_offset_in_four_octets() {
-        assert_eq!(size_of::<Option<Place>>(), 4);
+        assert_eq!(size_of::<Option<RecordLocation>>(), 4);
         assert_eq!(REGION_OCTETS / UNIT_OCTETS, 1 << UNIT_BITS);
         for (region, offset) in [(0, 16), (1, 0), (MAX_REGIONS - 1, REGION_OCTETS - UNIT_OCTETS)] {
-            let place = Place::new(region, offset).unwrap();
+            let place = RecordLocation::new(region, offset).unwrap();
             assert_eq!((place.region(), place.offset()), (region, offset));
         }
-        assert_eq!(Place::new(0, 0), None);
+        assert_eq!(RecordLocation::new(0, 0), None);
     }
 
     #[test]

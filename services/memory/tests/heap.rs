@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use whimbrel_memory::{Activation, Backing, Config, Device, Error, Heap, Owner, Place, REGION_OCTETS, Slice};
+use whimbrel_memory::{
+    Activation, Backing, Config, Device, Error, Heap, Owner, REGION_OCTETS, RecordLocation, Slice,
+};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -48,7 +50,7 @@ fn op() -> impl Strategy<Value = Op> {
 /// The caller of a heap: its table, and what each record should hold.
 struct Model {
     heap: Heap,
-    table: BTreeMap<Owner, (Place, Vec<u8>)>,
+    table: BTreeMap<Owner, (RecordLocation, Vec<u8>)>,
     next: Owner,
     device: Arc<Disk>,
 }
@@ -402,7 +404,7 @@ fn counters_at_their_end_are_halved_and_records_stay_apart() {
 fn a_record_that_is_only_peeked_at_is_read_by_its_number_and_not_counted() {
     let mut heap = Heap::new(Config::new(u64::MAX, Backing::None), Activation::one_in(1)).expect("a heap");
     let place = heap.insert(7, b"record").expect("room");
-    let again = Place::from_number(place.number());
+    let again = RecordLocation::from_number(place.number());
     assert_eq!(&*heap.peek(7, again).expect("it is there"), b"record");
     assert_eq!(heap.stats_of_reads().fast_reads, 0);
     assert!(heap.peek(8, again).is_err(), "another owner's");

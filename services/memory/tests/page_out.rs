@@ -5,7 +5,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use whimbrel_memory::{Activation, Backing, Config, Heap, Owner, Place, REGION_OCTETS, Slice};
+use whimbrel_memory::{Activation, Backing, Config, Heap, Owner, REGION_OCTETS, RecordLocation, Slice};
 
 const RECORDS: u32 = 100_000;
 
@@ -15,7 +15,7 @@ fn record(owner: Owner) -> [u8; 200] {
     octets
 }
 
-fn cycles(heap: &mut Heap, table: &mut [Place], cycles: usize) {
+fn cycles(heap: &mut Heap, table: &mut [RecordLocation], cycles: usize) {
     let mut ended = 0;
     while ended < cycles {
         let slice = heap.colocate(5_000, |owner, place| table[owner as usize] = place);
@@ -24,12 +24,12 @@ fn cycles(heap: &mut Heap, table: &mut [Place], cycles: usize) {
 }
 
 /// Records in a file, and fast memory for a tenth of them: paged out, as far as the kernel does it.
-fn paged_out() -> (tempfile::TempDir, Heap, Vec<Place>) {
+fn paged_out() -> (tempfile::TempDir, Heap, Vec<RecordLocation>) {
     // A file in the target folder: /tmp may be in memory, where nothing can be paged out to.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let config = Config::new(REGION_OCTETS as u64, Backing::File(folder.path().join("heap")));
     let mut heap = Heap::new(config, Activation::one_in(1)).expect("a heap");
-    let mut table: Vec<Place> =
+    let mut table: Vec<RecordLocation> =
         (0..RECORDS).map(|owner| heap.insert(owner, &record(owner)).expect("room")).collect();
     // The kernel writes the pages while cycles go on, and drops them when they are written.
     for _ in 0..1_000 {

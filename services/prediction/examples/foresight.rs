@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use whimbrel_prediction::{
-    AlongHeading, Cell, City, Evaluation, FrequentNeighbour, MarkovOne, MarkovTwo, Network, PerCell,
-    Relations, Signals, Size, Trainer, Trip,
+    AlongHeading, Cell, City, CitySize, Evaluation, FrequentNeighbour, MarkovOne, MarkovTwo, PerCell,
+    Relations, Signals, TrainedNetwork, Trainer, Trip,
 };
 
 /// Trips that predictors learn from, and further ones that they are judged by.
@@ -17,8 +17,11 @@ const GOAL_INTERVAL: usize = 1;
 fn main() {
     let mut numbers = std::env::args().skip(1).filter_map(|argument| argument.parse().ok());
     let (train, judge) = (numbers.next().unwrap_or(TRAIN), numbers.next().unwrap_or(JUDGE));
-    let city = City::new(1, Size::CITY);
-    println!("{} cells; {train} trips to learn from, {judge} further ones to be judged by", city.cells());
+    let city = City::new(1, CitySize::CITY);
+    println!(
+        "{} cells; {train} trips to learn from, {judge} further ones to be judged by",
+        city.cell_count()
+    );
     let predictors = Predictors::trained(&city, train);
     let mut evaluations = [Evaluation::default(); 7];
     let mut times = [Duration::ZERO; 2];
@@ -71,14 +74,14 @@ struct Predictors<'a> {
     two: MarkovTwo,
     heading: AlongHeading<'a>,
     per_cell: PerCell,
-    networks: [Network; 2],
+    networks: [TrainedNetwork; 2],
 }
 
 impl<'a> Predictors<'a> {
     fn trained(city: &'a City, train: u64) -> Self {
         let mut relations = Relations::default();
         (0..train.min(5_000)).for_each(|n| relations.add(&Trip::new(city, n)));
-        let cells = || (0..=u16::MAX).take(city.cells()).map(|c| (u64::from(c), city.antenna(Cell(c))));
+        let cells = || (0..=u16::MAX).take(city.cell_count()).map(|c| (u64::from(c), city.antenna(Cell(c))));
         let [mut of_cells, mut of_positions] = [Signals::Cells, Signals::Positions]
             .map(|signals| Trainer::new(1, signals, cells().collect(), &relations, train));
         let mut frequent = FrequentNeighbour::default();

@@ -4,19 +4,19 @@ use crate::random::Random;
 
 /// Metres between neighbouring junctions before they are shifted.
 const BLOCK_M: f64 = 180.0;
-/// Every so many rows and columns a road is an arterial one.
+/// Spacing of arterial roads, in rows and columns.
 const ARTERIAL_EVERY: usize = 4;
 const ARTERIAL_M_PER_S: f64 = 16.7;
 const STREET_M_PER_S: (f64, f64) = (7.0, 12.0);
-/// Streets that were never built: blocks are not all alike.
-const MISSING_STREETS: f64 = 0.18;
+/// Share of streets that are left out, so that blocks differ.
+const MISSING_STREET_SHARE: f64 = 0.18;
 /// Places that many people drive to, with their share of all trips.
 const CENTRES: usize = 5;
 const CENTRE_SHARE: f64 = 0.55;
 /// Path loss exponent of a built-up area, and the standard deviation of shadowing.
 const PATH_LOSS_EXPONENT: f64 = 3.5;
 const SHADOWING_DB: f64 = 6.0;
-/// Shadowing changes over this distance.
+/// Correlation distance of shadowing.
 const SHADOWING_M: f64 = 60.0;
 
 /// Metres east and north.
@@ -47,14 +47,14 @@ pub struct Cell(pub u16);
 
 /// How large a city is.
 #[derive(Clone, Copy, Debug)]
-pub struct Size {
+pub struct CitySize {
     /// Junctions from west to east, and from south to north.
     pub junctions: (usize, usize),
     /// Number of cells.
     pub cells: usize,
 }
 
-impl Size {
+impl CitySize {
     /// 247 cells on 11 by 9 km.
     pub const CITY: Self = Self { junctions: (61, 50), cells: 247 };
     /// Twelve cells on 2 by 2 km.
@@ -75,7 +75,7 @@ pub struct City {
     seed: u64,
     junctions: Vec<Point>,
     roads: Vec<Vec<Road>>,
-    cells: Vec<Point>,
+    antennas: Vec<Point>,
     centres: Vec<usize>,
     /// Cells that may serve a place, by square of the grid.
     nearby: Vec<Vec<Cell>>,
@@ -84,15 +84,15 @@ pub struct City {
 
 /// Side of the squares by which nearby cells are found, and how far a cell can serve.
 const SQUARE_M: f64 = 250.0;
-const REACH_M: f64 = 1_600.0;
+const MAX_CELL_RANGE_M: f64 = 1_600.0;
 
 impl City {
-    /// The city of a seed.
+    /// Generates the city of a seed.
     ///
     /// # Panics
     /// If the size has fewer than two junctions each way, or no cell, or more than 65,535.
     #[must_use]
-    pub fn new(seed: u64, size: Size) -> Self {
+    pub fn new(seed: u64, size: CitySize) -> Self {
         let (columns, rows) = size.junctions;
         assert!(columns > 1 && rows > 1 && (1..=usize::from(u16::MAX)).contains(&size.cells));
         let mut random = Random::new(seed);
@@ -102,24 +102,24 @@ impl City {
         let cells = cells(&mut random, size.cells, width, height);
         let centres = (0..CENTRES).map(|_| random.below(junctions.len())).collect();
         let squares = ((width / SQUARE_M) as usize + 2, (height / SQUARE_M) as usize + 2);
-        let mut city = Self { seed, junctions, roads, cells, centres, nearby: Vec::new(), squares };
+        let mut city = Self { seed, junctions, roads, antennas: cells, centres, nearby: Vec::new(), squares };
         city.nearby = (0..squares.0 * squares.1).map(|square| city.cells_near(square)).collect();
         city
     }
 
     /// How many cells there are.
     #[must_use]
-    pub fn cells(&self) -> usize {
-        self.cells.len()
+    pub fn cell_count(&self) -> usize {
+        self.antennas.len()
     }
 
     /// Where a cell's antenna stands.
     #[must_use]
     pub fn antenna(&self, cell: Cell) -> Point {
-        self.cells[usize::from(cell.0)]
+        self.antennas[usize::from(cell.0)]
     }
 
-    pub(crate) fn junctions(&self) -> usize {
+    pub(crate) fn junction_count(&self) -> usize {
         self.junctions.len()
     }
 
@@ -131,8 +131,8 @@ impl City {
         &self.roads[junction]
     }
 
-    /// A place where trips begin and end: near a centre, or anywhere.
-    pub(crate) fn place(&self, random: &mut Random) -> usize {
+    /// Draws a junction where a trip begins or ends: near a centre, or anywhere.
+    pub(crate) fn draw_trip_end(&self, random: &mut Random) -> usize {
         if random.unit() >= CENTRE_SHARE {
             return random.below(self.junctions.len());
         }
@@ -145,7 +145,8 @@ impl City {
         (0..self.junctions.len()).min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap_or(0)
     }
 
-    /// Received power from a cell, in decibels against any fixed level: path loss, and shadowing that belongs to the place.
+    /// Received power from a cell, in decibels relative to an arbitrary level: path loss, and shadowing that
+    /// belongs to the place.
     pub(crate) fn power_db(&self, cell: Cell, at: Point) -> f64 {
         let distance = self.antenna(cell).distance(at).max(10.0);
         -10.0 * PATH_LOSS_EXPONENT * distance.log10() + SHADOWING_DB * self.shadowing(cell, at)
@@ -179,10 +180,11 @@ impl City {
         let (column, row) = (square % self.squares.0, square / self.squares.0);
         let middle = Point { x: (column as f64 + 0.5) * SQUARE_M, y: (row as f64 + 0.5) * SQUARE_M };
         let mut near: Vec<(f64, u16)> =
-            self.cells.iter().zip(0..).map(|(c, i)| (c.distance(middle), i)).collect();
+            self.antennas.iter().zip(0..).map(|(c, i)| (c.distance(middle), i)).collect();
         near.sort_by(|a, b| a.0.total_cmp(&b.0));
         // At the city's edge the nearest ones serve, however far they are.
-        let reached = near.iter().take_while(|(distance, _)| *distance < REACH_M).count().clamp(1, 10);
+        let reached =
+            near.iter().take_while(|(distance, _)| *distance < MAX_CELL_RANGE_M).count().clamp(1, 10);
         near[..reached].iter().map(|(_, i)| Cell(*i)).collect()
     }
 }
@@ -213,7 +215,7 @@ fn roads(random: &mut Random, junctions: &[Point], columns: usize) -> Vec<Vec<Ro
                 (n % columns).is_multiple_of(ARTERIAL_EVERY) || (n / columns).is_multiple_of(ARTERIAL_EVERY)
             };
             let may_miss = !arterial && !touches_arterial(from) && !touches_arterial(to);
-            if may_miss && random.unit() < MISSING_STREETS {
+            if may_miss && random.unit() < MISSING_STREET_SHARE {
                 continue;
             }
             let length_m = junctions[from].distance(junctions[to]);

@@ -1,7 +1,7 @@
 //! Right and wrong predictions, by the time before the handover.
 
 use crate::city::Cell;
-use crate::history::{History, Report};
+use crate::history::{History, PositionReport};
 use crate::trip::Trip;
 
 /// The upper ends of the intervals before a handover in which predictions are counted, in milliseconds; the last one is open (Synergy, figure 7).
@@ -78,7 +78,7 @@ pub(crate) fn replay(trip: &Trip, mut visit: impl FnMut(&History, u64, Option<Ce
             visit(&history, sample.at_ms, Some(sample.cell));
         }
         history.enters(sample.cell, sample.at_ms);
-        history.reports(Report { at_ms: sample.at_ms, position: sample.position });
+        history.reports(PositionReport { at_ms: sample.at_ms, position: sample.position });
         visit(&history, sample.at_ms, None);
     }
 }
@@ -87,7 +87,7 @@ pub(crate) fn replay(trip: &Trip, mut visit: impl FnMut(&History, u64, Option<Ce
 mod tests {
     use super::*;
     use crate::city::Point;
-    use crate::trip::{SAMPLE_MS, Sample};
+    use crate::trip::{SAMPLE_MS, TripSample};
 
     /// Predicts one cell, always.
     struct Always(Option<Cell>);
@@ -104,7 +104,7 @@ mod tests {
 
     /// Twelve seconds in cell 1, then cell 2, where the trip ends without a further handover.
     fn trip() -> Trip {
-        let sample = |n: u64| Sample {
+        let sample = |n: u64| TripSample {
             at_ms: n * SAMPLE_MS,
             position: Point::default(),
             cell: Cell(if n < 24 { 1 } else { 2 }),

@@ -6,7 +6,7 @@
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 
 use crate::city::{Cell, Point};
-use crate::network::{NEIGHBOURS_MAX, Network, Signals};
+use crate::network::{NEIGHBOURS_MAX, Signals, TrainedNetwork};
 
 const MAGIC: [u8; 8] = *b"foresigh";
 /// Changes with the inputs of the network and with its shape.
@@ -47,7 +47,7 @@ impl std::fmt::Display for FileError {
 
 impl std::error::Error for FileError {}
 
-impl Network {
+impl TrainedNetwork {
     /// The network as a file, signed with this Ed25519 seed.
     #[must_use]
     pub fn to_file(&self, seed: &[u8; 32]) -> Vec<u8> {

@@ -10,7 +10,7 @@ use crate::city::Cell;
 use crate::dwell::Dwell;
 use crate::evaluate::Predictor;
 use crate::history::History;
-use crate::network::{Memory, Network};
+use crate::network::{NetworkMemory, TrainedNetwork};
 
 /// How long a prediction lives (Synergy §III-C.3).
 pub const LIFETIME_MS: u64 = 5_000;
@@ -76,7 +76,7 @@ struct Live {
 #[derive(Clone, Debug, Default)]
 struct Track {
     history: History,
-    memory: Memory,
+    memory: NetworkMemory,
     connected: bool,
     live: Option<Live>,
     /// The last prediction, when it has expired.
@@ -90,7 +90,7 @@ enum Model {
     /// A Markov chain that learns while it runs.
     Markov(MarkovTwo),
     /// A network that was trained before.
-    Network(Box<Network>),
+    Network(Box<TrainedNetwork>),
 }
 
 /// Follows UEs, learns, and predicts.
@@ -116,7 +116,7 @@ pub struct Forecaster {
 impl Forecaster {
     /// With a trained network, or a Markov chain that learns from now on.
     #[must_use]
-    pub fn new(network: Option<Network>) -> Self {
+    pub fn new(network: Option<TrainedNetwork>) -> Self {
         let names: Vec<u64> = network.as_ref().map(|n| n.names().to_vec()).unwrap_or_default();
         let cells = names.iter().zip(0..).map(|(name, n)| (*name, Cell(n))).collect();
         let model = match network {

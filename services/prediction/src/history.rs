@@ -9,7 +9,7 @@ const POSITIONS_MAX: usize = 32;
 
 /// A position that a gNB reported (NRPPa, TS 38.455).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Report {
+pub struct PositionReport {
     /// When, in milliseconds.
     pub at_ms: u64,
     /// The position that was reported.
@@ -20,7 +20,7 @@ pub struct Report {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     cells: Vec<(Cell, u64)>,
-    positions: Vec<Report>,
+    positions: Vec<PositionReport>,
 }
 
 impl History {
@@ -37,7 +37,7 @@ impl History {
     }
 
     /// A gNB reported the UE's position.
-    pub fn reports(&mut self, report: Report) {
+    pub fn reports(&mut self, report: PositionReport) {
         // A late or repeated report adds nothing.
         if self.positions.last().is_some_and(|last| last.at_ms >= report.at_ms) {
             return;
@@ -68,7 +68,7 @@ impl History {
 
     /// Its positions in the serving cell, oldest first.
     #[must_use]
-    pub fn positions(&self) -> &[Report] {
+    pub fn positions(&self) -> &[PositionReport] {
         &self.positions
     }
 }
@@ -84,7 +84,7 @@ mod tests {
             history.enters(Cell(n), u64::from(n));
             for report in 0..100 {
                 let at_ms = u64::from(n) * 100 + report;
-                history.reports(Report { at_ms, position: Point::default() });
+                history.reports(PositionReport { at_ms, position: Point::default() });
             }
         }
         assert_eq!(history.serving(), Some((Cell(99), 99)));
@@ -98,7 +98,7 @@ mod tests {
         let mut history = History::default();
         history.enters(Cell(1), 10);
         history.enters(Cell(1), 20);
-        let report = |at_ms| Report { at_ms, position: Point { x: 1.0, y: 2.0 } };
+        let report = |at_ms| PositionReport { at_ms, position: Point { x: 1.0, y: 2.0 } };
         [5, 4, 5].into_iter().for_each(|at| history.reports(report(at)));
         assert_eq!(history.serving(), Some((Cell(1), 10)));
         assert_eq!(history.positions(), [report(5)]);

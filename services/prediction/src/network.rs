@@ -94,7 +94,7 @@ pub(crate) struct NeighbourCell {
 
 /// A trained network.
 #[derive(Clone, Debug)]
-pub struct Network {
+pub struct TrainedNetwork {
     pub(crate) signals: Signals,
     /// What the cells are called outside.
     pub(crate) names: Vec<u64>,
@@ -106,14 +106,14 @@ pub struct Network {
 
 /// What the network remembers of one UE.
 #[derive(Clone, Debug)]
-pub struct Memory {
+pub struct NetworkMemory {
     state: [f32; WIDTH],
     mixed: [f32; WIDTH],
     /// The serving cell of the last step, and its time.
     last: Option<(Cell, u64)>,
 }
 
-impl Default for Memory {
+impl Default for NetworkMemory {
     fn default() -> Self {
         Self { state: [0.0; WIDTH], mixed: [0.0; WIDTH], last: None }
     }
@@ -139,7 +139,7 @@ pub(crate) struct StepTrace {
     pub(crate) at_ms: u64,
 }
 
-impl Network {
+impl TrainedNetwork {
     /// An untrained network for cells with these names and places of antennas, whose neighbour relations are given by how often each was
     /// used.
     pub(crate) fn new(seed: u64, signals: Signals, cells: Vec<(u64, Point)>, relations: &Relations) -> Self {
@@ -209,7 +209,7 @@ impl Network {
     }
 
     /// Takes a history into a UE's memory, unless that has it already.
-    pub fn observe(&self, memory: &mut Memory, history: &History, now_ms: u64) {
+    pub fn observe(&self, memory: &mut NetworkMemory, history: &History, now_ms: u64) {
         if let Some((input, serving)) = self.input(memory.last, history, now_ms) {
             let mut step = GruStep::default();
             let mut joined = [0.0; INPUTS];
@@ -302,7 +302,7 @@ impl Network {
 
     /// The cells that may serve a UE next, each with its probability, likeliest first.
     #[must_use]
-    pub fn next_cells(&self, memory: &Memory) -> Vec<(Cell, f32)> {
+    pub fn next_cells(&self, memory: &NetworkMemory) -> Vec<(Cell, f32)> {
         let Some((serving, _)) = memory.last else { return Vec::new() };
         let probabilities = self.probabilities(serving, &memory.mixed, &memory.state);
         let mut next: Vec<_> =
@@ -375,16 +375,16 @@ impl Network {
     }
 }
 
-impl Predictor for Network {
-    type Memory = Memory;
+impl Predictor for TrainedNetwork {
+    type Memory = NetworkMemory;
 
     fn learn(&mut self, _: &History, _: Cell) {}
 
-    fn observe(&self, memory: &mut Memory, history: &History, now_ms: u64) {
+    fn observe(&self, memory: &mut NetworkMemory, history: &History, now_ms: u64) {
         self.observe(memory, history, now_ms);
     }
 
-    fn predict(&self, memory: &Memory, _: &History) -> Option<Cell> {
+    fn predict(&self, memory: &NetworkMemory, _: &History) -> Option<Cell> {
         self.next_cells(memory).first().map(|(cell, _)| *cell)
     }
 }

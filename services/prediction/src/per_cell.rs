@@ -54,7 +54,7 @@ impl PerCell {
             let adam = Adam::new(parameters.len(), visits);
             OfCell { antenna: city.antenna(cell), neighbours, gru, output, parameters, adam }
         };
-        Self((0..=u16::MAX).take(city.cells()).map(Cell).map(of).collect())
+        Self((0..=u16::MAX).take(city.cell_count()).map(Cell).map(of).collect())
     }
 
     /// Learns from the visits of a trip, each in the network of its cell.

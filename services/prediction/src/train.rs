@@ -6,13 +6,13 @@ use crate::adam::Adam;
 use crate::city::{Cell, Point};
 use crate::evaluate::replay;
 use crate::layer::add_scaled;
-use crate::network::{NEIGHBOURS_MAX, Network, RELATION, Signals, StepTrace, WIDTH};
+use crate::network::{NEIGHBOURS_MAX, RELATION, Signals, StepTrace, TrainedNetwork, WIDTH};
 use crate::trip::Trip;
 
 /// Trains a network, trip by trip.
 #[derive(Debug)]
 pub struct Trainer {
-    network: Network,
+    network: TrainedNetwork,
     adam: Adam,
 }
 
@@ -46,14 +46,14 @@ impl Trainer {
         relations: &Relations,
         trips: u64,
     ) -> Self {
-        let network = Network::new(seed, signals, cells, relations);
+        let network = TrainedNetwork::new(seed, signals, cells, relations);
         let adam = Adam::new(network.parameters.len(), trips);
         Self { network, adam }
     }
 
     /// The network as it is.
     #[must_use]
-    pub fn into_network(self) -> Network {
+    pub fn into_network(self) -> TrainedNetwork {
         self.network
     }
 
@@ -128,7 +128,8 @@ impl Trainer {
                 }
             }
             network.backward(gradients, step, &mut of_mixed, &mut of_state);
-            touched.extend(step.input.rows.iter().flatten().map(|row| (*row, Network::row(*row).len())));
+            touched
+                .extend(step.input.rows.iter().flatten().map(|row| (*row, TrainedNetwork::row(*row).len())));
         }
         (surprise, touched)
     }

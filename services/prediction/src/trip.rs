@@ -19,7 +19,7 @@ const RED_LIGHT_MS: f64 = 20_000.0;
 
 /// Where a UE is at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sample {
+pub struct TripSample {
     /// Milliseconds since the trip began.
     pub at_ms: u64,
     /// Position at that time.
@@ -32,7 +32,7 @@ pub struct Sample {
 #[derive(Clone, Debug)]
 pub struct Trip {
     /// Every half a second, from the first to the last.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<TripSample>,
 }
 
 impl Trip {
@@ -40,14 +40,18 @@ impl Trip {
     #[must_use]
     pub fn new(city: &City, number: u64) -> Self {
         let mut random = Random::new(number.wrapping_mul(0xa076_1d64_78bd_642f) ^ 0x5eed);
-        let from = city.place(&mut random);
-        let to = city.place(&mut random);
+        let from = city.draw_trip_end(&mut random);
+        let to = city.draw_trip_end(&mut random);
         let positions = drive(city, &route(city, from, to, &mut random), &mut random);
         let mut radio = Radio::new(city, positions[0]);
         let samples = positions
             .into_iter()
             .zip(0u64..)
-            .map(|(position, n)| Sample { at_ms: n * SAMPLE_MS, position, cell: radio.at(city, position) })
+            .map(|(position, n)| TripSample {
+                at_ms: n * SAMPLE_MS,
+                position,
+                cell: radio.at(city, position),
+            })
             .collect();
         Self { samples }
     }
@@ -65,7 +69,7 @@ fn route(city: &City, from: usize, to: usize, random: &mut Random) -> Vec<usize>
         let mut random = Random::new(preference ^ (from as u64) << 32 ^ to as u64);
         length / speed * random.between(1.0 - PREFERENCE, 1.0 + PREFERENCE)
     };
-    let mut reached: Vec<Option<(u64, usize)>> = vec![None; city.junctions()];
+    let mut reached: Vec<Option<(u64, usize)>> = vec![None; city.junction_count()];
     let mut open = BinaryHeap::from([(Reverse(0u64), from, from)]);
     while let Some((Reverse(cost), junction, before)) = open.pop() {
         if reached[junction].is_some() {

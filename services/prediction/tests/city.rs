@@ -3,16 +3,16 @@
 use ed25519_dalek::{Signer, SigningKey};
 use proptest::prelude::*;
 use whimbrel_prediction::{
-    AlongHeading, Cell, City, Evaluation, FileError, History, MarkovOne, MarkovTwo, Memory, Network,
-    Predictor, Relations, Report, Signals, Size, Trainer, Trip, public_key,
+    AlongHeading, Cell, City, CitySize, Evaluation, FileError, History, MarkovOne, MarkovTwo, NetworkMemory,
+    PositionReport, Predictor, Relations, Signals, TrainedNetwork, Trainer, Trip, public_key,
 };
 
 #[test]
 fn the_same_seed_and_number_give_the_same_trip() {
-    let [a, b] = [0, 1].map(|_| Trip::new(&City::new(7, Size::SMALL), 3));
+    let [a, b] = [0, 1].map(|_| Trip::new(&City::new(7, CitySize::SMALL), 3));
     assert_eq!(a.samples, b.samples);
-    assert_ne!(a.samples, Trip::new(&City::new(7, Size::SMALL), 4).samples);
-    assert_ne!(a.samples, Trip::new(&City::new(8, Size::SMALL), 3).samples);
+    assert_ne!(a.samples, Trip::new(&City::new(7, CitySize::SMALL), 4).samples);
+    assert_ne!(a.samples, Trip::new(&City::new(8, CitySize::SMALL), 3).samples);
 }
 
 proptest! {
@@ -20,7 +20,7 @@ proptest! {
 
     #[test]
     fn no_trip_is_faster_than_its_roads_and_no_cell_serves_for_less_than_the_time_to_trigger(number in any::<u64>()) {
-        let city = City::new(1, Size::SMALL);
+        let city = City::new(1, CitySize::SMALL);
         let trip = Trip::new(&city, number);
         for pair in trip.samples.windows(2) {
             let seconds = (pair[1].at_ms - pair[0].at_ms) as f64 / 1000.0;
@@ -34,19 +34,19 @@ proptest! {
 
 #[test]
 fn trips_cross_cells_and_every_cell_serves_some_trip() {
-    let city = City::new(1, Size::SMALL);
+    let city = City::new(1, CitySize::SMALL);
     let trips: Vec<Trip> = (0..300).map(|n| Trip::new(&city, n)).collect();
     let handovers: usize = trips.iter().map(|t| t.handovers().count()).sum();
     assert!(handovers > 300, "{handovers} handovers in 300 trips");
     let mut serving: Vec<_> = trips.iter().flat_map(|t| t.samples.iter().map(|s| s.cell)).collect();
     serving.sort();
     serving.dedup();
-    assert_eq!(serving.len(), city.cells());
+    assert_eq!(serving.len(), city.cell_count());
 }
 
 #[test]
 fn two_cells_tell_more_than_one() {
-    let city = City::new(1, Size::SMALL);
+    let city = City::new(1, CitySize::SMALL);
     let (mut one, mut two) = <(MarkovOne, MarkovTwo)>::default();
     for n in 0..1_500 {
         let trip = Trip::new(&city, n);
@@ -64,12 +64,12 @@ fn two_cells_tell_more_than_one() {
 }
 
 /// A trained network of the small city, and the trips after those that it learned from.
-fn trained(signals: Signals, trips: u64) -> Network {
-    let city = City::new(1, Size::SMALL);
+fn trained(signals: Signals, trips: u64) -> TrainedNetwork {
+    let city = City::new(1, CitySize::SMALL);
     let learned: Vec<Trip> = (0..trips).map(|n| Trip::new(&city, n)).collect();
     let mut relations = Relations::default();
     learned.iter().for_each(|trip| relations.add(trip));
-    let cells = (0..=u16::MAX).take(city.cells()).map(|c| (u64::from(c) + 100, city.antenna(Cell(c))));
+    let cells = (0..=u16::MAX).take(city.cell_count()).map(|c| (u64::from(c) + 100, city.antenna(Cell(c))));
     let mut trainer = Trainer::new(1, signals, cells.collect(), &relations, trips);
     for trip in &learned {
         trainer.learn(trip);
@@ -78,7 +78,7 @@ fn trained(signals: Signals, trips: u64) -> Network {
 }
 
 fn judged(predictor: &impl Predictor) -> f64 {
-    let city = City::new(1, Size::SMALL);
+    let city = City::new(1, CitySize::SMALL);
     let mut evaluation = Evaluation::default();
     (5_000..5_300).for_each(|n| evaluation.add(predictor, &Trip::new(&city, n)));
     evaluation.right(1)
@@ -86,7 +86,7 @@ fn judged(predictor: &impl Predictor) -> f64 {
 
 #[test]
 fn a_network_knows_more_than_the_baselines_of_its_signals() {
-    let city = City::new(1, Size::SMALL);
+    let city = City::new(1, CitySize::SMALL);
     let (mut one, mut heading) = (MarkovOne::default(), AlongHeading::new(&city));
     for n in 0..1_500 {
         Evaluation::train(&mut one, &Trip::new(&city, n));
@@ -100,13 +100,13 @@ fn a_network_knows_more_than_the_baselines_of_its_signals() {
 
 #[test]
 fn probabilities_add_up_and_stand_in_order() {
-    let (city, network) = (City::new(1, Size::SMALL), trained(Signals::Positions, 50));
+    let (city, network) = (City::new(1, CitySize::SMALL), trained(Signals::Positions, 50));
     let trip = Trip::new(&city, 9_000);
-    let (mut memory, mut history) = (Memory::default(), History::default());
+    let (mut memory, mut history) = (NetworkMemory::default(), History::default());
     assert_eq!(network.next_cells(&memory), []);
     for sample in &trip.samples {
         history.enters(sample.cell, sample.at_ms);
-        history.reports(Report { at_ms: sample.at_ms, position: sample.position });
+        history.reports(PositionReport { at_ms: sample.at_ms, position: sample.position });
         network.observe(&mut memory, &history, sample.at_ms);
         let next = network.next_cells(&memory);
         assert!((next.iter().map(|(_, p)| p).sum::<f32>() - 1.0).abs() < 1e-3, "{next:?}");
@@ -117,7 +117,7 @@ fn probabilities_add_up_and_stand_in_order() {
 #[test]
 fn a_cell_that_the_network_does_not_know_changes_nothing() {
     let network = trained(Signals::Cells, 100);
-    let (mut memory, mut history) = (Memory::default(), History::default());
+    let (mut memory, mut history) = (NetworkMemory::default(), History::default());
     history.enters(Cell(900), 0);
     network.observe(&mut memory, &history, 0);
     assert_eq!(network.next_cells(&memory), []);
@@ -132,7 +132,7 @@ const SEED: [u8; 32] = [7; 32];
 fn a_file_gives_the_same_network_again() {
     let network = trained(Signals::Positions, 30);
     let file = network.to_file(&SEED);
-    let read = Network::from_file(&file, &[[1; 32], public_key(&SEED)]).unwrap();
+    let read = TrainedNetwork::from_file(&file, &[[1; 32], public_key(&SEED)]).unwrap();
     assert_eq!(read.to_file(&SEED), file);
     assert_eq!(read.names(), network.names());
     assert!((judged(&read) - judged(&network)).abs() < 1e-9);
@@ -143,7 +143,7 @@ fn files_that_are_not_what_they_seem_are_refused() {
     let network = trained(Signals::Cells, 5);
     let file = network.to_file(&SEED);
     let trusted = [public_key(&SEED)];
-    let read = |file: &[u8]| Network::from_file(file, &trusted).map(drop).unwrap_err();
+    let read = |file: &[u8]| TrainedNetwork::from_file(file, &trusted).map(drop).unwrap_err();
     assert_eq!(read(b""), FileError::NotANetwork);
     assert_eq!(read(&[0; 200]), FileError::NotANetwork);
     assert_eq!(read(&file[..file.len() - 1]), FileError::Signature);
@@ -183,6 +183,6 @@ proptest! {
         let body = [b"foresigh\x01\x00".as_slice(), &octets].concat();
         let signature = SigningKey::from_bytes(&SEED).sign(&body);
         let file = [body, signature.to_bytes().to_vec()].concat();
-        let _ = Network::from_file(&file, &[public_key(&SEED)]);
+        let _ = TrainedNetwork::from_file(&file, &[public_key(&SEED)]);
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use whimbrel_control::open::{Answer, Unreachable};
+use whimbrel_control::open::{BrokerAnswer, Unreachable};
 use whimbrel_ids::{Instant, PlmnId, Supi};
 use whimbrel_open::admission::{Origin, Peer};
 use whimbrel_open::broker::{ANSWER_KEPT, Broker, BrokerEvent, BrokerOutput, HomeUser, Record, User};
@@ -14,7 +14,7 @@ use whimbrel_open::crypto::Seed;
 use whimbrel_open::id::{Domain, OperatorId, Pseudonym, UserId};
 use whimbrel_open::msg::{AnswerBody, AnswerT, Grant, Price, RefusalCause};
 
-use super::Planted;
+use super::PlantedFault;
 use super::profile::{OpenFaults, SapLinks};
 use crate::Rng;
 use crate::open::{Asker, broker, epoch_key, home_network};
@@ -55,7 +55,7 @@ pub(super) type OperatorIndex = usize;
 pub(super) struct Arrival {
     pub(super) operator: OperatorIndex,
     pub(super) to: Asker,
-    pub(super) answer: Answer,
+    pub(super) answer: BrokerAnswer,
 }
 
 #[derive(Debug)]
@@ -145,7 +145,7 @@ pub(super) struct Market {
     downtime_max: Duration,
     credit_micros: u64,
     validity_s: u64,
-    planted: Option<Planted>,
+    planted: Option<PlantedFault>,
     /// Requests that a broker has refused by a signed answer.
     refused: BTreeMap<[u8; 32], RefusalCause>,
     pub(super) counts: BrokerCounts,
@@ -155,7 +155,7 @@ impl Market {
     pub(super) fn new(
         homes: &[(Domain, PlmnId)],
         faults: &OpenFaults,
-        planted: Option<Planted>,
+        planted: Option<PlantedFault>,
         seed: u64,
     ) -> Self {
         let mut rng = Rng::new(seed);
@@ -281,7 +281,7 @@ impl Market {
         octets: &[u8],
     ) {
         let Some(broker) = self.nodes.iter().position(|n| n.domain == *domain) else {
-            let answer = Answer::Unreachable(Unreachable::NoAddress);
+            let answer = BrokerAnswer::Unreachable(Unreachable::NoAddress);
             let arrival = Arrival { operator, to: from, answer };
             return self.send(now + LATENCY_MIN, Due::Answer { broker: None, arrival });
         };
@@ -359,7 +359,7 @@ impl Market {
     }
 
     fn unreachable(&mut self, now: Instant, broker: usize, (operator, to): (OperatorIndex, Asker)) {
-        let arrival = Arrival { operator, to, answer: Answer::Unreachable(Unreachable::NotConnected) };
+        let arrival = Arrival { operator, to, answer: BrokerAnswer::Unreachable(Unreachable::NotConnected) };
         let at = now + self.latency();
         self.send(at, Due::Answer { broker: Some(broker), arrival });
     }
@@ -387,7 +387,7 @@ impl Market {
                 BrokerEvent::Granted(session) => Some(session.grant),
                 _ => None,
             };
-            if self.planted == Some(Planted::RefusalNotDurable) && grant.is_none() && refused {
+            if self.planted == Some(PlantedFault::RefusalNotDurable) && grant.is_none() && refused {
                 batch.answers.push((origin.request, octets));
                 continue;
             }
@@ -405,7 +405,7 @@ impl Market {
         } else {
             Duration::from_micros(50 + self.rng.below(self.commit_max.as_micros() as u64))
         };
-        if self.planted == Some(Planted::AnswersBeforeCommit) {
+        if self.planted == Some(PlantedFault::AnswersBeforeCommit) {
             let early = std::mem::take(&mut batch.answers);
             early.into_iter().for_each(|(request, octets)| self.answer(now, broker, request, octets));
         }
@@ -473,14 +473,14 @@ impl Market {
         }
         let Some((operator, to)) = self.nodes[broker].asked.remove(&request) else { return };
         if let Some(at) = self.arrives(now, operator, broker) {
-            let arrival = Arrival { operator, to, answer: Answer::Octets(octets) };
+            let arrival = Arrival { operator, to, answer: BrokerAnswer::Octets(octets) };
             self.send(at, Due::Answer { broker: Some(broker), arrival });
         }
     }
 
     /// Another answer of the broker's arrives in place of this one.
     fn mix_up(&mut self, broker: Option<usize>, arrival: &mut Arrival) {
-        let (Some(broker), Answer::Octets(octets)) = (broker, &mut arrival.answer) else { return };
+        let (Some(broker), BrokerAnswer::Octets(octets)) = (broker, &mut arrival.answer) else { return };
         let last = self.nodes[broker].last.replace(octets.clone());
         if self.links.mixed > 0
             && self.rng.chance(self.links.mixed)
@@ -531,7 +531,7 @@ impl Market {
         answers.sort_by_key(|(given, _)| *given);
         answers.into_iter().for_each(|(_, record)| node.machine.restore(record));
         let seed = match self.planted {
-            Some(Planted::EntropyRepeats) => node.entropy_seed,
+            Some(PlantedFault::EntropyRepeats) => node.entropy_seed,
             _ => self.rng.draw(),
         };
         let node = &mut self.nodes[broker];

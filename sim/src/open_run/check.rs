@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::{Event as CoreEvent, Procedure};
 use whimbrel_ids::{Instant, Supi};
 use whimbrel_nas::ie::RegistrationKind;
@@ -11,7 +11,7 @@ use whimbrel_open::msg::{Grant, RefusalCause};
 use whimbrel_ran::ue::{Event, MmState, SuciSource};
 
 use super::brokers::OperatorIndex;
-use super::{Accepted, Forwarded, OpenRun};
+use super::{AcceptedRegistration, ForwardedTraffic, OpenRun};
 use crate::agree::served_as;
 
 /// What UPFs have forwarded and need not have reported yet, in octets: the least volume after which a report is due.
@@ -20,7 +20,7 @@ const UNREPORTED_MAX: u64 = 64 << 10;
 const ENDED_WITHIN: Duration = Duration::from_secs(5);
 
 /// What UPFs forwarded under a grant is within its credit, but for what they have not reported yet and what was under way meanwhile.
-pub(super) fn budget(grant: &Grant, forwarded: &mut Forwarded, now: Instant) {
+pub(super) fn budget(grant: &Grant, forwarded: &mut ForwardedTraffic, now: Instant) {
     while forwarded.bursts.front().is_some_and(|(at, _)| now.since(*at) > ENDED_WITHIN) {
         forwarded.bursts.pop_front();
     }
@@ -71,15 +71,15 @@ impl OpenRun {
         }
     }
 
-    fn deregistered(&mut self, at: OperatorIndex, supi: Option<Supi>, why: Deregistered) {
-        assert_ne!(why, Deregistered::Fault, "no UE's machine panics");
-        let over = matches!(why, Deregistered::GrantExpired | Deregistered::CreditUsedUp);
+    fn deregistered(&mut self, at: OperatorIndex, supi: Option<Supi>, why: DeregistrationReason) {
+        assert_ne!(why, DeregistrationReason::Fault, "no UE's machine panics");
+        let over = matches!(why, DeregistrationReason::GrantExpired | DeregistrationReason::CreditUsedUp);
         self.counts.grants_over += u64::from(over);
         match why {
             // One that is registered in another context is still registered.
-            Deregistered::Superseded => {}
+            DeregistrationReason::Superseded => {}
             // It is not known any more which UE it was: it is counted, and must be explained.
-            Deregistered::StateLost => {
+            DeregistrationReason::StateLost => {
                 let known: BTreeSet<Supi> =
                     self.operators[at].net.contexts().filter_map(|c| c.amf.supi).collect();
                 self.ended(at, |accepted| !known.contains(&accepted.supi));
@@ -89,7 +89,7 @@ impl OpenRun {
     }
 
     /// An operator has ended registrations.
-    fn ended(&mut self, at: OperatorIndex, which: impl Fn(&Accepted) -> bool) {
+    fn ended(&mut self, at: OperatorIndex, which: impl Fn(&AcceptedRegistration) -> bool) {
         let accepted = self.subscribers.iter_mut().filter(|s| s.at == at).filter_map(|s| s.accepted.as_mut());
         accepted.filter(|accepted| which(accepted)).for_each(|accepted| accepted.ended = true);
     }
@@ -115,7 +115,8 @@ impl OpenRun {
                         "a signed refusal is final: UE {n} is served on a request that was refused, {:?}",
                         subscriber.refused
                     );
-                    subscriber.accepted = served_as(context).map(|supi| Accepted { supi, ended: false });
+                    subscriber.accepted =
+                        served_as(context).map(|supi| AcceptedRegistration { supi, ended: false });
                 }
                 Event::BrokerRefused(Some(cause)) => {
                     self.counts.refused_ues += 1;

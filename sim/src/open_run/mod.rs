@@ -11,7 +11,7 @@
 //! | a signed refusal is final | the broker's database; the UE's next registration |
 //! | when the faults stop, each UE attaches again | the end of the run |
 //!
-//! Each has a fault that is planted for it ([`Planted`]), which the run must find.
+//! Each has a fault that is planted for it ([`PlantedFault`]), which the run must find.
 
 mod brokers;
 mod check;
@@ -28,7 +28,7 @@ use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_open::id::{Domain, OperatorId, Pseudonym, UserId};
 use whimbrel_open::msg::{Price, RefusalCause};
 use whimbrel_ran::gnb::{GnbConfig, Via};
-use whimbrel_ran::ue::{Command, MmState, SessionRequest, SuciSource, UeConfig};
+use whimbrel_ran::ue::{MmState, SessionRequest, SuciSource, UeCommand, UeConfig};
 
 use crate::open::{home_subscriber, home_user, key, sap_user};
 use crate::{
@@ -76,7 +76,7 @@ impl OpenPlan {
 
 /// A fault that a test plants, to see that the run finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Planted {
+pub enum PlantedFault {
     /// Backups get states of UEs without the grant.
     GrantMissingAtBackup,
     /// Backups get states of UEs whose grant looks unused.
@@ -93,7 +93,7 @@ pub enum Planted {
     KeyLostWithPower,
 }
 
-impl Planted {
+impl PlantedFault {
     /// All of them, with words of the invariant that each breaks.
     pub const ALL: [(Self, &'static str); 7] = [
         (Self::GrantMissingAtBackup, "no session without a grant"),
@@ -136,7 +136,7 @@ struct Operator {
 
 /// The registration that a UE has by REGISTRATION ACCEPT.
 #[derive(Clone, Copy, Debug)]
-struct Accepted {
+struct AcceptedRegistration {
     supi: Supi,
     /// The network has ended the registration since, or refused to continue it.
     ended: bool,
@@ -147,14 +147,14 @@ struct BrokerSubscriber {
     /// Its identity at the broker, if it is a SAP UE.
     user: Option<UserId>,
     at: OperatorIndex,
-    accepted: Option<Accepted>,
+    accepted: Option<AcceptedRegistration>,
     /// The counter of the last request that its broker has refused, and why.
     refused: Option<(u64, RefusalCause)>,
 }
 
 /// What UPFs have forwarded under a grant.
 #[derive(Clone, Debug, Default)]
-struct Forwarded {
+struct ForwardedTraffic {
     octets: u64,
     /// When, and how many, the latest last.
     bursts: VecDeque<(Instant, u64)>,
@@ -225,7 +225,7 @@ pub struct OpenRun {
     plan: OpenPlan,
     minutes: u64,
     faults: OpenFaults,
-    planted: Option<Planted>,
+    planted: Option<PlantedFault>,
     operators: Vec<Operator>,
     market: Market,
     subscribers: Vec<BrokerSubscriber>,
@@ -233,7 +233,7 @@ pub struct OpenRun {
     now: Instant,
     rng: Rng,
     /// What UPFs have forwarded to UEs under each grant, in octets.
-    forwarded: BTreeMap<Pseudonym, Forwarded>,
+    forwarded: BTreeMap<Pseudonym, ForwardedTraffic>,
     counts: OpenCounts,
 }
 
@@ -249,7 +249,7 @@ impl OpenRun {
         plan: OpenPlan,
         minutes: u64,
         faults: OpenFaults,
-        planted: Option<Planted>,
+        planted: Option<PlantedFault>,
     ) -> Self {
         let mut rng = Rng::new(seed ^ 0x09e_4a11);
         let homes: Vec<(Domain, PlmnId)> = (0..plan.brokers)
@@ -396,9 +396,9 @@ impl OpenRun {
         let session = context.sessions().next().map(|s| s.id);
         match (context.state(), context.is_connected(), drawn) {
             (_, _, 0..12) => self.change_operator(n),
-            (MmState::Deregistered, ..) => net.command(ue, Command::Register),
+            (MmState::Deregistered, ..) => net.command(ue, UeCommand::Register),
             (_, _, 12..17) => {
-                net.command(ue, Command::Deregister { switch_off: self.rng.chance(500) });
+                net.command(ue, UeCommand::Deregister { switch_off: self.rng.chance(500) });
             }
             (MmState::Registered, true, 17..25) => {
                 let here = net.gnb_of(ue).0;
@@ -413,11 +413,11 @@ impl OpenRun {
             (MmState::Registered, true, 25..35) => {
                 net.release(ue, Cause::RadioNetwork(CauseRadioNetwork::UserInactivity));
             }
-            (MmState::Registered, false, 25..45) => net.command(ue, Command::ServiceRequest),
-            (MmState::Registered, _, 45..52) => net.command(ue, Command::PeriodicRegistration),
-            (MmState::Registered, _, 52..56) => net.command(ue, Command::Register),
+            (MmState::Registered, false, 25..45) => net.command(ue, UeCommand::ServiceRequest),
+            (MmState::Registered, _, 45..52) => net.command(ue, UeCommand::PeriodicRegistration),
+            (MmState::Registered, _, 52..56) => net.command(ue, UeCommand::Register),
             (MmState::Registered, ..) if session.is_none() => {
-                net.command(ue, Command::EstablishSession(SessionRequest::default()));
+                net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
             }
             (MmState::Registered, true, _) => self.traffic(n, BURSTS),
             _ => {}
@@ -456,12 +456,12 @@ impl OpenRun {
         let to = (from + 1 + self.rng.below(others) as usize) % self.operators.len();
         let ue = self.ue(n);
         if self.rng.chance(500) {
-            self.operators[from].net.command(ue, Command::Deregister { switch_off: true });
+            self.operators[from].net.command(ue, UeCommand::Deregister { switch_off: true });
         }
         self.observe(from);
         let mut config = self.operators[from].net.ue_ref(ue).without_power();
         self.operators[from].net.lose_power_at_gnb(ue);
-        if self.planted == Some(Planted::KeyLostWithPower) {
+        if self.planted == Some(PlantedFault::KeyLostWithPower) {
             lose_key(&mut config);
         }
         let operator = &mut self.operators[to];
@@ -469,7 +469,7 @@ impl OpenRun {
         let gnb = *self.rng.pick(&operator.gnbs);
         operator.net.carry_to(ue, gnb);
         operator.net.switch_on(ue);
-        operator.net.command(ue, Command::Register);
+        operator.net.command(ue, UeCommand::Register);
         let subscriber = &mut self.subscribers[n];
         (subscriber.at, subscriber.accepted) = (to, None);
         self.observe(to);
@@ -554,7 +554,7 @@ impl OpenRun {
         let (at, ue) = (self.subscribers[n].at, self.ue(n));
         let net = &mut self.operators[at].net;
         net.lose_power_at_gnb(ue);
-        if self.planted == Some(Planted::KeyLostWithPower) {
+        if self.planted == Some(PlantedFault::KeyLostWithPower) {
             let mut config = net.ue_ref(ue).without_power();
             lose_key(&mut config);
             net.replace_ue(ue, config);
@@ -626,7 +626,7 @@ impl OpenRun {
             }
             for n in absent {
                 let ue = self.ue(n);
-                self.operators[self.subscribers[n].at].net.command(ue, Command::Register);
+                self.operators[self.subscribers[n].at].net.command(ue, UeCommand::Register);
             }
             // The longest timer after which a UE tries again is T3502, 12 min.
             self.advance_to(self.now + Duration::from_secs(400));
@@ -641,7 +641,7 @@ impl OpenRun {
         }
         for n in 0..self.subscribers.len() {
             let ue = self.ue(n);
-            self.operators[self.subscribers[n].at].net.command(ue, Command::PeriodicRegistration);
+            self.operators[self.subscribers[n].at].net.command(ue, UeCommand::PeriodicRegistration);
         }
         // T3580 repeats a request about a session five times.
         self.advance_to(self.now + Duration::from_secs(120));
@@ -653,11 +653,11 @@ impl OpenRun {
     pub fn advance_until_a_checkpoint_is_in_flight(&mut self) -> bool {
         for n in 0..self.subscribers.len() {
             let ue = self.ue(n);
-            self.operators[self.subscribers[n].at].net.command(ue, Command::Register);
+            self.operators[self.subscribers[n].at].net.command(ue, UeCommand::Register);
         }
         self.advance_to(self.now + Duration::from_secs(10));
         let (at, ue) = (self.subscribers[0].at, self.ue(0));
-        self.operators[at].net.command(ue, Command::PeriodicRegistration);
+        self.operators[at].net.command(ue, UeCommand::PeriodicRegistration);
         for _ in 0..1_000 {
             let Some(next) = self.operators[at].net.next_event() else { break };
             self.advance_to(next);
@@ -716,7 +716,7 @@ fn operator(
     n: u8,
     plan: &OpenPlan,
     homes: &[(Domain, PlmnId)],
-    (faults, planted): (&OpenFaults, Option<Planted>),
+    (faults, planted): (&OpenFaults, Option<PlantedFault>),
 ) -> Operator {
     let plmn: PlmnId = format!("999/{}", 70 + n).parse().expect("a PLMN");
     let mut net = Sim::builder(seed)
@@ -728,13 +728,13 @@ fn operator(
     net.ask_elsewhere();
     net.lose_between_cpfs(faults.lossy_links);
     match planted {
-        Some(Planted::GrantMissingAtBackup) => net.plant_in_states(|ue| ue.grant = None),
-        Some(Planted::UsageMissingAtBackup) => net.plant_in_states(|ue| {
+        Some(PlantedFault::GrantMissingAtBackup) => net.plant_in_states(|ue| ue.grant = None),
+        Some(PlantedFault::UsageMissingAtBackup) => net.plant_in_states(|ue| {
             if let Some(grant) = &mut ue.grant {
                 grant.used = (0, 0);
             }
         }),
-        Some(Planted::RegistrationMissingAtBackup) => {
+        Some(PlantedFault::RegistrationMissingAtBackup) => {
             net.has_faulty_cpfs();
             net.plant_in_states(|ue| ue.amf.registered = false);
         }

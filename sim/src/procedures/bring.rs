@@ -9,7 +9,7 @@ use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::UeId as RanUe;
 use whimbrel_ran::gnb;
-use whimbrel_ran::ue::{Command, MmState, SessionRequest};
+use whimbrel_ran::ue::{MmState, SessionRequest, UeCommand};
 use whimbrel_security::{Usim, UsimSqn};
 
 use super::flows;
@@ -37,8 +37,8 @@ pub(super) fn first(net: &Sim, ue: UeIndex) -> PduSessionId {
 }
 
 /// A session of the default network.
-pub(super) fn session(pdu_session_type: PduSessionType) -> Command {
-    Command::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
+pub(super) fn session(pdu_session_type: PduSessionType) -> UeCommand {
+    UeCommand::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
 }
 
 fn brought(net: &mut Sim, what: &str, is_there: impl Fn(&Sim) -> bool) {
@@ -68,7 +68,7 @@ pub(super) fn gone(net: &mut Sim, ue: UeIndex) {
 
 fn leave(net: &mut Sim, ue: UeIndex) {
     if net.ue_ref(ue).state() != MmState::Deregistered {
-        net.command(ue, Command::Deregister { switch_off: false });
+        net.command(ue, UeCommand::Deregister { switch_off: false });
     }
     brought(net, "it leaves", |net| net.ue_ref(ue).state() == MmState::Deregistered);
 }
@@ -99,7 +99,7 @@ pub(super) fn at_home(net: &mut Sim, ue: UeIndex) {
 }
 
 pub(super) fn register(net: &mut Sim, ue: UeIndex) {
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     brought(net, "it registers", |net| registered(net, ue));
 }
 
@@ -107,7 +107,7 @@ pub(super) fn register(net: &mut Sim, ue: UeIndex) {
 pub(super) fn connected(net: &mut Sim, ue: UeIndex) {
     at_home(net, ue);
     if !net.ue_ref(ue).is_connected() {
-        net.command(ue, Command::ServiceRequest);
+        net.command(ue, UeCommand::ServiceRequest);
         brought(net, "it is served", |net| net.ue_ref(ue).is_connected());
     }
 }
@@ -117,7 +117,7 @@ pub(super) fn with_session(net: &mut Sim, ue: UeIndex) {
     connected(net, ue);
     while net.ue_ref(ue).sessions().count() > SESSIONS_MAX {
         let (session, before) = (first(net, ue), net.ue_ref(ue).sessions().count());
-        net.command(ue, Command::ReleaseSession(session));
+        net.command(ue, UeCommand::ReleaseSession(session));
         brought(net, "a session ends", |net| net.ue_ref(ue).sessions().count() < before);
     }
     // The first request after a restart of the UPF may be what shows it; and the UPF may wait for an SMF that is gone.
@@ -131,7 +131,7 @@ pub(super) fn with_session(net: &mut Sim, ue: UeIndex) {
     let is_there = |net: &Sim| net.ue_ref(ue).sessions().count() > 0 && !net.ue_ref(ue).awaits_session();
     brought(net, "it has a session", is_there);
     if !all_flow(net, ue) {
-        net.command(ue, Command::ServiceRequest);
+        net.command(ue, UeCommand::ServiceRequest);
         brought(net, "packets flow", |net| all_flow(net, ue));
     }
 }
@@ -175,7 +175,7 @@ pub(super) fn without_flows(net: &mut Sim, ue: UeIndex) {
     with_session(net, ue);
     while net.known(ue).is_some_and(|p| flows(p) > 0) {
         let session = first(net, ue);
-        net.command(ue, Command::ReleaseSession(session));
+        net.command(ue, UeCommand::ReleaseSession(session));
         brought(net, "a session ends", |net| net.ue_ref(ue).sessions().all(|s| s.id != session));
         with_session(net, ue);
     }

@@ -2,16 +2,16 @@
 
 use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_ran::gnb::{self, Via};
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::UeCommand;
 
 use super::bring::{all_flow, first, other_gnb, ran_ue_id, session, with_session, with_two};
-use super::{Procedure, UeSnapshot};
+use super::{ProcedureCase, UeSnapshot};
 use crate::{GnbIndex, Sim, UeIndex};
 
-pub(super) static ALL: &[Procedure] = &[
-    Procedure::new("Xn handover", with_session, |net, ue| go(net, ue, Via::Xn), has_gone),
-    Procedure::new("N2 handover", with_session, |net, ue| go(net, ue, Via::N2), has_gone),
-    Procedure::new(
+pub(super) static ALL: &[ProcedureCase] = &[
+    ProcedureCase::new("Xn handover", with_session, |net, ue| go(net, ue, Via::Xn), has_gone),
+    ProcedureCase::new("N2 handover", with_session, |net, ue| go(net, ue, Via::N2), has_gone),
+    ProcedureCase::new(
         "Xn handover, there and back",
         with_session,
         |net, ue| {
@@ -24,17 +24,17 @@ pub(super) static ALL: &[Procedure] = &[
         },
         |net, ue, _| all_flow(net, ue),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "Xn handover right after a service request",
         super::bring::idle,
         |net, ue| {
-            net.command(ue, Command::ServiceRequest);
+            net.command(ue, UeCommand::ServiceRequest);
             net.settle(std::time::Duration::from_millis(8));
             go(net, ue, Via::Xn);
         },
         |net, ue, _| net.ue_ref(ue).is_connected(),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "N2 handover that the target refuses",
         |net, ue| {
             with_session(net, ue);
@@ -44,7 +44,7 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue| go(net, ue, Via::N2),
         has_stayed,
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "N2 handover that the source cancels",
         |net, ue| {
             with_session(net, ue);
@@ -53,7 +53,7 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue| go(net, ue, Via::N2),
         has_stayed,
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "N2 handover that the source cancels while it is prepared",
         with_session,
         |net, ue| {
@@ -64,7 +64,7 @@ pub(super) static ALL: &[Procedure] = &[
         },
         has_stayed,
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "N2 handover that the target does not answer",
         |net, ue| {
             with_session(net, ue);
@@ -74,19 +74,19 @@ pub(super) static ALL: &[Procedure] = &[
         has_stayed,
     )
     .astonishes(),
-    Procedure::new(
+    ProcedureCase::new(
         "N2 handover with one session of two",
         one_is_refused,
         |net, ue| go(net, ue, Via::N2),
         |net, ue, was| net.gnb_of(ue) != was.gnb && !net.ue_ref(ue).has_user_plane(last(net, ue)),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "Xn handover with one session of two",
         one_is_refused,
         |net, ue| go(net, ue, Via::Xn),
         |net, ue, was| net.gnb_of(ue) != was.gnb && !net.ue_ref(ue).has_user_plane(last(net, ue)),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "Xn handover while a session is established",
         with_session,
         |net, ue| {

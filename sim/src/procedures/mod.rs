@@ -42,7 +42,7 @@ enum ProcedureEffect {
 
 /// A procedure with what begins it and what shows its end.
 #[derive(Debug)]
-pub(crate) struct Procedure {
+pub(crate) struct ProcedureCase {
     /// Its name, as in TS 23.502 where it has one there.
     pub(crate) name: &'static str,
     /// It begins with an order.
@@ -56,7 +56,7 @@ pub(crate) struct Procedure {
     after: fn(&mut Sim, UeIndex),
 }
 
-impl Procedure {
+impl ProcedureCase {
     const fn new(
         name: &'static str,
         before: fn(&mut Sim, UeIndex),

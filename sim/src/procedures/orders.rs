@@ -7,24 +7,24 @@ use whimbrel_control::smf::Modification;
 use whimbrel_control::udm::{Ambr, Subscribers};
 use whimbrel_control::{Command as CoreCommand, Locate, UpfId};
 use whimbrel_nas::ie::PduSessionType;
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::UeCommand;
 
 use super::bring::{
     VOICE, all_flow, connected, first, first_is_deactivated, go_idle, idle, is_gone, modify, order, session,
     with_flow, with_session, with_two, without_flows,
 };
-use super::{Procedure, ProcedureEffect, UeSnapshot, flows};
+use super::{ProcedureCase, ProcedureEffect, UeSnapshot, flows};
 use crate::{Sim, UeIndex, registered};
 
-pub(super) static ALL: &[Procedure] = &[
-    Procedure::new(
+pub(super) static ALL: &[ProcedureCase] = &[
+    ProcedureCase::new(
         "modification by the network",
         without_flows,
         |net, ue| modify(net, ue, Modification::AddFlow(VOICE.parse().expect("a name"))),
         has_flow,
     )
     .ordered(),
-    Procedure::new(
+    ProcedureCase::new(
         "modification by the network, of an idle UE",
         |net, ue| {
             without_flows(net, ue);
@@ -34,14 +34,14 @@ pub(super) static ALL: &[Procedure] = &[
         has_flow,
     )
     .ordered(),
-    Procedure::new(
+    ProcedureCase::new(
         "removal of a flow",
         with_flow,
         |net, ue| modify(net, ue, Modification::RemoveFlow(VOICE.parse().expect("a name"))),
         |net, ue, _| net.known(ue).is_some_and(|p| flows(p) == 0),
     )
     .ordered(),
-    Procedure::new(
+    ProcedureCase::new(
         "another session AMBR",
         with_session,
         |net, ue| {
@@ -54,14 +54,14 @@ pub(super) static ALL: &[Procedure] = &[
         },
     )
     .ordered(),
-    Procedure::new(
+    ProcedureCase::new(
         "deactivation of a user plane by the operator",
         with_session,
         |net, ue| modify(net, ue, Modification::Deactivate),
         |net, ue, _| first_is_deactivated(net, ue),
     )
     .ordered(),
-    Procedure::new(
+    ProcedureCase::new(
         "session release by the network",
         with_two,
         |net, ue| modify(net, ue, Modification::Release),
@@ -69,29 +69,29 @@ pub(super) static ALL: &[Procedure] = &[
     )
     .ends(ProcedureEffect::Session)
     .ordered(),
-    Procedure::new(
+    ProcedureCase::new(
         "session release by the network, of an idle UE, which hears of it when it comes",
         idle,
         |net, ue| {
             modify(net, ue, Modification::Release);
-            net.command(ue, Command::ServiceRequest);
+            net.command(ue, UeCommand::ServiceRequest);
         },
         |net, ue, was| net.ue_ref(ue).sessions().count() + 1 == was.sessions.len(),
     )
     .ends(ProcedureEffect::Session)
     .ordered(),
-    Procedure::new(
+    ProcedureCase::new(
         "session release by both sides at once",
         with_two,
         |net, ue| {
             modify(net, ue, Modification::Release);
-            net.command(ue, Command::ReleaseSession(first(net, ue)));
+            net.command(ue, UeCommand::ReleaseSession(first(net, ue)));
         },
         |net, ue, was| net.ue_ref(ue).sessions().count() + 1 == was.sessions.len(),
     )
     .ends(ProcedureEffect::Session)
     .ordered(),
-    Procedure::new(
+    ProcedureCase::new(
         "another UE-AMBR: configuration update and UE context modification",
         with_session,
         |net, ue| {
@@ -105,7 +105,7 @@ pub(super) static ALL: &[Procedure] = &[
     )
     .ends(ProcedureEffect::Nothing)
     .ordered(),
-    Procedure::new(
+    ProcedureCase::new(
         "deregistration by the network",
         with_session,
         |net, ue| order(net, ue, CoreCommand::Deregister),
@@ -113,7 +113,7 @@ pub(super) static ALL: &[Procedure] = &[
     )
     .ends(ProcedureEffect::Registration)
     .ordered(),
-    Procedure::new(
+    ProcedureCase::new(
         "deregistration by the network, of an idle UE",
         idle,
         |net, ue| order(net, ue, CoreCommand::Deregister),
@@ -121,7 +121,7 @@ pub(super) static ALL: &[Procedure] = &[
     )
     .ends(ProcedureEffect::Registration)
     .ordered(),
-    Procedure::new(
+    ProcedureCase::new(
         "location reporting, of an idle UE",
         |net, ue| {
             connected(net, ue);
@@ -131,14 +131,14 @@ pub(super) static ALL: &[Procedure] = &[
         |net, ue, _| net.known(ue).is_some_and(|p| p.amf.location.seen.is_some()),
     )
     .ordered(),
-    Procedure::new(
+    ProcedureCase::new(
         "location reporting",
         connected,
         |net, ue| order(net, ue, CoreCommand::Locate(Locate::Now)),
         |net, ue, _| net.known(ue).is_some_and(|p| p.amf.location.seen.is_some()),
     )
     .ordered(),
-    Procedure::new(
+    ProcedureCase::new(
         "NG RESET by the AMF",
         with_session,
         |net, ue| assert!(net.reset_gnb(net.gnb_ref(net.gnb_of(ue)).config().id)),
@@ -146,7 +146,7 @@ pub(super) static ALL: &[Procedure] = &[
     )
     .ends(ProcedureEffect::Others)
     .ordered(),
-    Procedure::new(
+    ProcedureCase::new(
         "restart of a UPF",
         |net, ue| {
             with_session(net, ue);
@@ -161,11 +161,11 @@ pub(super) static ALL: &[Procedure] = &[
         },
     )
     .ends(ProcedureEffect::Others),
-    Procedure::new("another CPF for an idle UE's context", with_session, change_cpf, |net, ue, _| {
+    ProcedureCase::new("another CPF for an idle UE's context", with_session, change_cpf, |net, ue, _| {
         registered(net, ue) && all_flow(net, ue)
     })
     .ordered(),
-    Procedure::new(
+    ProcedureCase::new(
         "another CPF during a procedure",
         with_session,
         |net, ue| {
@@ -175,21 +175,21 @@ pub(super) static ALL: &[Procedure] = &[
         },
         |net, ue, was| net.ue_ref(ue).sessions().count() == was.sessions.len() + 1 && all_flow(net, ue),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "a CPF that is drained during a procedure of its UE",
         idle,
         |net, ue| {
             let serves = net.known(ue).and_then(|p| net.cta().served_by(p.id));
-            net.command(ue, Command::ServiceRequest);
+            net.command(ue, UeCommand::ServiceRequest);
             serves.into_iter().for_each(|cpf| net.drain_cpf(cpf));
         },
         |net, ue, _| net.ue_ref(ue).is_connected() && all_flow(net, ue),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "a CPF that joins during a procedure",
         idle,
         |net, ue| {
-            net.command(ue, Command::ServiceRequest);
+            net.command(ue, UeCommand::ServiceRequest);
             net.add_cpf();
         },
         |net, ue, _| net.ue_ref(ue).is_connected() && all_flow(net, ue),

@@ -4,54 +4,54 @@ use std::time::Duration;
 
 use whimbrel_control::Command as CoreCommand;
 use whimbrel_control::smf::UpState;
-use whimbrel_ran::ue::{Command, MmState};
+use whimbrel_ran::ue::{MmState, UeCommand};
 use whimbrel_security::{K, Milenage, Opc, Usim, UsimSqn};
 
 use super::bring::{
     at_home, connected, go_idle, gone, gone_and_fresh, idle, is_gone, order, register, with_session,
 };
-use super::{Procedure, ProcedureEffect};
+use super::{ProcedureCase, ProcedureEffect};
 use crate::{Sim, UeIndex, registered};
 
-pub(super) static ALL: &[Procedure] = &[
-    Procedure::new(
+pub(super) static ALL: &[ProcedureCase] = &[
+    ProcedureCase::new(
         "initial registration",
         gone,
-        |net, ue| net.command(ue, Command::Register),
+        |net, ue| net.command(ue, UeCommand::Register),
         |net, ue, _| registered(net, ue),
     )
     .ends(ProcedureEffect::Registration),
-    Procedure::new(
+    ProcedureCase::new(
         "initial registration of a UE that has lost its state",
         with_session,
         |net, ue| {
             net.lose_power(ue);
             net.switch_on(ue);
-            net.command(ue, Command::Register);
+            net.command(ue, UeCommand::Register);
         },
         |net, ue, _| registered(net, ue) && net.ue_ref(ue).sessions().count() == 0,
     )
     .ends(ProcedureEffect::Registration),
-    Procedure::new(
+    ProcedureCase::new(
         "EAP-AKA'",
         |net, ue| {
             gone_and_fresh(net, ue);
             let supi = net.ue_ref(ue).config().supi;
             net.home().eap_aka_prime.push(supi);
         },
-        |net, ue| net.command(ue, Command::Register),
+        |net, ue| net.command(ue, UeCommand::Register),
         |net, ue, _| registered(net, ue),
     )
     .ends(ProcedureEffect::Registration)
     .afterwards(|net, _| net.home().eap_aka_prime.clear()),
-    Procedure::new(
+    ProcedureCase::new(
         "synchronisation failure", // of a fresh USIM, to which the time is too far ahead
         gone_and_fresh,
-        |net, ue| net.command(ue, Command::Register),
+        |net, ue| net.command(ue, UeCommand::Register),
         |net, ue, _| registered(net, ue),
     )
     .ends(ProcedureEffect::Registration),
-    Procedure::new(
+    ProcedureCase::new(
         "authentication failure",
         |net, ue| {
             gone(net, ue);
@@ -60,12 +60,12 @@ pub(super) static ALL: &[Procedure] = &[
             let other = Milenage::new(&K::new([0x5a; 16]), Opc::new([0x5a; 16]));
             net.ue_mut(ue).insert(Usim::new(other, UsimSqn::default()));
         },
-        |net, ue| net.command(ue, Command::Register),
+        |net, ue| net.command(ue, UeCommand::Register),
         |net, ue, _| is_gone(net, ue) && net.cta().occupancy().1 == 0,
     )
     .ends(ProcedureEffect::Registration)
     .afterwards(gone_and_fresh),
-    Procedure::new(
+    ProcedureCase::new(
         "a 5G-GUTI that the AMF does not know",
         |net, ue| {
             connected(net, ue);
@@ -76,82 +76,82 @@ pub(super) static ALL: &[Procedure] = &[
             assert!(given_up, "it was given up: {:?}{}", net.known(ue), net.trace_text());
             net.switch_on(ue);
         },
-        |net, ue| net.command(ue, Command::Register),
+        |net, ue| net.command(ue, UeCommand::Register),
         |net, ue, _| registered(net, ue),
     )
     .ends(ProcedureEffect::Registration),
-    Procedure::new(
+    ProcedureCase::new(
         "an emergency",
         gone,
         |net, ue| {
-            net.command(ue, Command::RegisterForEmergency);
-            net.command(ue, Command::EstablishEmergencySession);
+            net.command(ue, UeCommand::RegisterForEmergency);
+            net.command(ue, UeCommand::EstablishEmergencySession);
         },
         |net, _, _| net.contexts().any(|p| p.amf.emergency && p.sessions.len() == 1),
     )
     .ends(ProcedureEffect::Registration),
-    Procedure::new(
+    ProcedureCase::new(
         "mobility registration update",
         with_session,
-        |net, ue| net.command(ue, Command::Register),
+        |net, ue| net.command(ue, UeCommand::Register),
         |net, ue, _| registered(net, ue),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "mobility registration update of an idle UE in another cell",
         |net, ue| {
             idle(net, ue);
             let there = super::bring::other_gnb(net, ue);
             net.move_ue(ue, there);
         },
-        |net, ue| net.command(ue, Command::Register),
+        |net, ue| net.command(ue, UeCommand::Register),
         |net, ue, _| registered(net, ue),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "periodic registration update",
         idle,
-        |net, ue| net.command(ue, Command::PeriodicRegistration),
+        |net, ue| net.command(ue, UeCommand::PeriodicRegistration),
         |net, ue, _| registered(net, ue),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "re-authentication",
         |net, ue| {
             gone(net, ue);
             with_session(net, ue);
             (0..2).for_each(|_| register(net, ue));
         },
-        |net, ue| net.command(ue, Command::Register),
+        |net, ue| net.command(ue, UeCommand::Register),
         |net, ue, _| {
             let keys = net.known(ue).and_then(|p| p.amf.security.current.as_ref());
             keys.is_some_and(|keys| keys.counts().uplink_next < 4)
         },
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "deregistration by the UE",
         with_session,
-        |net, ue| net.command(ue, Command::Deregister { switch_off: false }),
+        |net, ue| net.command(ue, UeCommand::Deregister { switch_off: false }),
         |net, ue, _| is_gone(net, ue),
     )
     .ends(ProcedureEffect::Registration),
-    Procedure::new(
+    ProcedureCase::new(
         "deregistration by a UE that is switched off",
         with_session,
-        |net, ue| net.command(ue, Command::Deregister { switch_off: true }),
+        |net, ue| net.command(ue, UeCommand::Deregister { switch_off: true }),
         |net, ue, _| is_gone(net, ue),
     )
     .ends(ProcedureEffect::Registration),
-    Procedure::new(
+    ProcedureCase::new(
         "deregistration by an idle UE",
         idle,
-        |net, ue| net.command(ue, Command::Deregister { switch_off: false }),
+        |net, ue| net.command(ue, UeCommand::Deregister { switch_off: false }),
         |net, ue, _| is_gone(net, ue),
     )
     .ends(ProcedureEffect::Registration),
-    Procedure::new(
+    ProcedureCase::new(
         "service request during a periodic registration update",
         idle,
         |net, ue| {
-            net.command(ue, Command::PeriodicRegistration);
-            net.command(ue, Command::ServiceRequest);
+            net.command(ue, UeCommand::PeriodicRegistration);
+            net.command(ue, UeCommand::ServiceRequest);
         },
         |net, ue, _| {
             let flows =
@@ -159,11 +159,11 @@ pub(super) static ALL: &[Procedure] = &[
             net.ue_ref(ue).state() == MmState::Registered && net.known(ue).is_some_and(flows)
         },
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "registration and a session at once",
         deregistered,
         |net, ue| {
-            net.command(ue, Command::Register);
+            net.command(ue, UeCommand::Register);
             net.command(ue, super::bring::session(whimbrel_nas::ie::PduSessionType::Ipv4v6));
         },
         |net, ue, _| net.ue_ref(ue).sessions().count() == 1 && super::bring::all_flow(net, ue),

@@ -3,116 +3,116 @@
 use whimbrel_ids::{FiveQi, Qfi};
 use whimbrel_nas::ie::{
     FilterComponent, FilterDirection, FlowOperation, FlowParameter, PacketFilter, PduSessionType,
-    QosFlowDescription, QosRule, RuleBinding, RuleOperation,
+    QosFlowBinding, QosFlowDescription, QosRule, RuleOperation,
 };
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb;
-use whimbrel_ran::ue::{Command, QosRequest};
+use whimbrel_ran::ue::{QosRequest, UeCommand};
 
 use super::bring::{
     all_flow, connected, first, first_is_deactivated, go_idle, idle, ran_ue_id, session, with_session,
     with_two, without_flows, without_user_plane,
 };
-use super::{Procedure, ProcedureEffect, flows};
+use super::{ProcedureCase, ProcedureEffect, flows};
 use crate::{Sim, UeIndex};
 
-pub(super) static ALL: &[Procedure] = &[
-    Procedure::new(
+pub(super) static ALL: &[ProcedureCase] = &[
+    ProcedureCase::new(
         "service request by the UE",
         idle,
-        |net, ue| net.command(ue, Command::ServiceRequest),
+        |net, ue| net.command(ue, UeCommand::ServiceRequest),
         |net, ue, _| all_flow(net, ue) && net.ue_ref(ue).is_connected(),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "service request for signalling",
         |net, ue| {
             connected(net, ue);
             go_idle(net, ue);
         },
-        |net, ue| net.command(ue, Command::ServiceRequest),
+        |net, ue| net.command(ue, UeCommand::ServiceRequest),
         |net, ue, _| net.ue_ref(ue).is_connected(),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "network triggered service request",
         idle,
         |net, ue| assert!(net.downlink(ue, first(net, ue)).is_some()),
         |net, ue, _| net.ue_ref(ue).has_user_plane(first(net, ue)),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "network triggered service request while the UE comes by itself",
         idle,
         |net, ue| {
             assert!(net.downlink(ue, first(net, ue)).is_some());
-            net.command(ue, Command::ServiceRequest);
+            net.command(ue, UeCommand::ServiceRequest);
         },
         |net, ue, _| all_flow(net, ue),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "a packet for a connected UE",
         without_user_plane,
         |net, ue| assert!(net.downlink(ue, first(net, ue)).is_some()),
         |net, ue, _| net.ue_ref(ue).has_user_plane(first(net, ue)),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "service request of a connected UE",
         without_user_plane,
-        |net, ue| net.command(ue, Command::ServiceRequest),
+        |net, ue| net.command(ue, UeCommand::ServiceRequest),
         |net, ue, _| all_flow(net, ue),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "radio link failure that the gNB does not detect",
         with_session,
         |net, ue| {
             net.lose_radio(ue);
-            net.command(ue, Command::ServiceRequest);
+            net.command(ue, UeCommand::ServiceRequest);
         },
         |net, ue, _| net.ue_ref(ue).is_connected() && all_flow(net, ue),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "session establishment",
         with_session,
         |net, ue| net.command(ue, session(PduSessionType::Ipv4)),
         |net, ue, was| net.ue_ref(ue).sessions().count() > was.sessions.len(),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "session establishment, with IPv6",
         with_session,
         |net, ue| net.command(ue, session(PduSessionType::Ipv4v6)),
         |net, ue, was| net.ue_ref(ue).sessions().count() > was.sessions.len(),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "session establishment by an idle UE",
         idle,
         |net, ue| net.command(ue, session(PduSessionType::Ipv4)),
         |net, ue, was| net.ue_ref(ue).sessions().count() > was.sessions.len(),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "session release by the UE",
         with_two,
-        |net, ue| net.command(ue, Command::ReleaseSession(first(net, ue))),
+        |net, ue| net.command(ue, UeCommand::ReleaseSession(first(net, ue))),
         |net, ue, was| net.ue_ref(ue).sessions().count() + 1 == was.sessions.len(),
     )
     .ends(ProcedureEffect::Session),
-    Procedure::new(
+    ProcedureCase::new(
         "session release by an idle UE",
         idle,
-        |net, ue| net.command(ue, Command::ReleaseSession(first(net, ue))),
+        |net, ue| net.command(ue, UeCommand::ReleaseSession(first(net, ue))),
         |net, ue, was| net.ue_ref(ue).sessions().count() + 1 == was.sessions.len(),
     )
     .ends(ProcedureEffect::Session),
-    Procedure::new(
+    ProcedureCase::new(
         "modification by the UE",
         without_flows,
-        |net, ue| net.command(ue, Command::ModifySession(first(net, ue), Box::new(wish()))),
+        |net, ue| net.command(ue, UeCommand::ModifySession(first(net, ue), Box::new(wish()))),
         |net, ue, was| net.known(ue).is_some_and(|p| flows(p) == was.flows + 1),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "modification by the gNB",
         with_session,
         |net, ue| net.gnb_input(net.gnb_of(ue), gnb::Input::IndicateModification(ran_ue_id(ue))),
         |net, ue, _| all_flow(net, ue),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "release of a user plane by the gNB",
         with_session,
         |net, ue| {
@@ -121,13 +121,13 @@ pub(super) static ALL: &[Procedure] = &[
         },
         |net, ue, _| first_is_deactivated(net, ue),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "AN release",
         with_session,
         |net, ue| net.release(ue, Cause::RadioNetwork(CauseRadioNetwork::UserInactivity)),
         |net, ue, _| !net.ue_ref(ue).is_connected(),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "AN release after a radio link failure",
         with_session,
         |net, ue| {
@@ -136,13 +136,13 @@ pub(super) static ALL: &[Procedure] = &[
         },
         |net, ue, _| !net.ue_ref(ue).is_connected(),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "RRC_INACTIVE",
         active,
         |net, ue| net.gnb_input(net.gnb_of(ue), gnb::Input::Inactive(ran_ue_id(ue), true)),
         |net, ue, _| is_inactive(net, ue),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "RRC_INACTIVE, and back",
         active,
         |net, ue| {
@@ -152,20 +152,20 @@ pub(super) static ALL: &[Procedure] = &[
         },
         |net, ue, _| !is_inactive(net, ue),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "NG RESET by the gNB",
         with_session,
         |net, ue| net.gnb_input(net.gnb_of(ue), gnb::Input::Reset),
         |net, ue, _| net.known(ue).is_some_and(|p| !p.is_connected()),
     )
     .ends(ProcedureEffect::Others),
-    Procedure::new(
+    ProcedureCase::new(
         "NG RESET of one connection by the gNB",
         with_session,
         |net, ue| net.gnb_input(net.gnb_of(ue), gnb::Input::ResetSome(&[ran_ue_id(ue)])),
         |net, ue, _| net.known(ue).is_some_and(|p| !p.is_connected()),
     ),
-    Procedure::new(
+    ProcedureCase::new(
         "restart of a gNB",
         with_session,
         |net, ue| net.restart_gnb(net.gnb_of(ue)),
@@ -192,7 +192,7 @@ fn wish() -> QosRequest {
     let qfi = Qfi::new(0).expect("6 bits");
     let components = vec![FilterComponent::Protocol([17]), FilterComponent::RemotePort([0, 80])];
     let filter = PacketFilter { id: 0, direction: FilterDirection::Bidirectional, components };
-    let binding = Some(RuleBinding { precedence: 70, segregation: false, qfi });
+    let binding = Some(QosFlowBinding { precedence: 70, segregation: false, qfi });
     let rule = QosRule { id: 0, operation: RuleOperation::Create(vec![filter]), default: false, binding };
     let parameters = vec![FlowParameter::FiveQi(FiveQi(7))];
     let flow = QosFlowDescription { qfi, operation: FlowOperation::Create, e_bit: true, parameters };

@@ -5,10 +5,10 @@ use std::time::Duration;
 use whimbrel_control::{Checkpoint, Envelope, Payload, UeContext, UeId};
 use whimbrel_ids::{PlmnId, Tac, Tai};
 use whimbrel_resilience::Input;
-use whimbrel_resilience::link::{CpfReport, PeerMessage, State};
+use whimbrel_resilience::link::{CpfReport, PeerMessage, UeCheckpoint};
 use whimbrel_resilience::replication::CpfId;
 
-use super::Link;
+use super::RegionMessage;
 use crate::partition::{Cut, Survivor};
 use crate::{CtaLoss, Sim};
 
@@ -74,10 +74,10 @@ pub(super) fn spoil(ue: &mut UeContext) {
 }
 
 /// A state that was changed on its way.
-pub(super) fn changed(state: State, change: fn(&mut UeContext)) -> State {
+pub(super) fn changed(state: UeCheckpoint, change: fn(&mut UeContext)) -> UeCheckpoint {
     let mut ue = state.state.context().expect("it came from a member");
     change(&mut ue);
-    State { state: Checkpoint::of(&ue).expect("it rests"), ..state }
+    UeCheckpoint { state: Checkpoint::of(&ue).expect("it rests"), ..state }
 }
 
 impl Sim {
@@ -139,7 +139,7 @@ impl Sim {
 
     /// A message from a CPF to another one, which it did not send by itself.
     pub fn inject_between_cpfs(&mut self, from: CpfId, to: CpfId, message: PeerMessage) {
-        self.link(Link::Peer(from, to, message));
+        self.link(RegionMessage::Peer(from, to, message));
     }
 
     /// The n-th input from the beginning on that a CPF gets ends every process that runs it.
@@ -194,7 +194,7 @@ impl Sim {
         let Some(cluster) = &mut self.control.cluster else { return 0 };
         let late = cluster.stuck.remove(&(from, to)).unwrap_or_default();
         let number = late.len();
-        late.into_iter().for_each(|message| self.link(Link::Peer(from, to, message)));
+        late.into_iter().for_each(|message| self.link(RegionMessage::Peer(from, to, message)));
         number
     }
 

@@ -25,7 +25,7 @@ const REACHED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// A message on a link of the region.
 #[derive(Debug)]
-pub(crate) enum Link {
+pub(crate) enum RegionMessage {
     /// With the number of its messages that need not be sent again.
     Down {
         to: CpfId,
@@ -49,7 +49,7 @@ pub(crate) enum Link {
     Excluded(CpfId),
 }
 
-impl Link {
+impl RegionMessage {
     /// The message as it arrives: decoded from its octets.
     fn through_octets(self) -> Self {
         let mut octets = Vec::new();
@@ -115,13 +115,13 @@ impl Link {
 }
 
 impl Sim {
-    pub(crate) fn link(&mut self, link: Link) {
+    pub(crate) fn link(&mut self, link: RegionMessage) {
         self.trace(|| format!("{:?} to {:?}: {}", link.ends().0, link.ends().1, link.name()));
         let (least, greatest) = LINK_LATENCY_MICROS;
         let latency = least + self.rng.below(greatest - least);
         let Some(cluster) = &mut self.control.cluster else { return };
         let link = match link {
-            Link::Peer(from, to, message) => {
+            RegionMessage::Peer(from, to, message) => {
                 cluster.exchanged[match message {
                     PeerMessage::State(_) => 0,
                     PeerMessage::Delta { .. } => 1,
@@ -130,28 +130,28 @@ impl Sim {
                 let cut = cluster.passes_at((Some(from), Some(to)), self.now) > self.now;
                 if cut || cluster.loses > 0 && self.rng.chance(cluster.loses) {
                     if cluster.broken.insert((from, to)) {
-                        self.link(Link::Reached(from, to));
+                        self.link(RegionMessage::Reached(from, to));
                     }
                     return;
                 }
                 match cluster.stuck.get_mut(&(from, to)) {
                     Some(stuck) => return stuck.push(message),
-                    None => Link::Peer(from, to, message),
+                    None => RegionMessage::Peer(from, to, message),
                 }
             }
             link => link,
         };
-        if let (Some(poison), Link::Down { message: CpfCommand::RunLogged(input), .. }) =
+        if let (Some(poison), RegionMessage::Down { message: CpfCommand::RunLogged(input), .. }) =
             (&mut cluster.poison, &link)
         {
             poison.handed(&Envelope::from_flat(input.octets()).expect("it comes from a CTA"));
         }
         let passes_at = cluster.passes_at(link.ends(), self.now);
         let at = match link {
-            Link::Lost(_) => self.now + DETECTED_AFTER,
-            Link::Tried(_, _, TrialOutcome::Passed) => self.now + TRIED_AFTER,
-            Link::Tried(_, _, TrialOutcome::CrashedAfter(_)) => self.now + GIVEN_UP_AFTER,
-            Link::Reached(from, to) => {
+            RegionMessage::Lost(_) => self.now + DETECTED_AFTER,
+            RegionMessage::Tried(_, _, TrialOutcome::Passed) => self.now + TRIED_AFTER,
+            RegionMessage::Tried(_, _, TrialOutcome::CrashedAfter(_)) => self.now + GIVEN_UP_AFTER,
+            RegionMessage::Reached(from, to) => {
                 cluster.passes_at((Some(from), Some(to)), self.now).max(self.now + REACHED_AGAIN_AFTER)
             }
             _ => {
@@ -164,16 +164,16 @@ impl Sim {
         self.send(at, InFlight::Link(link.through_octets()));
     }
 
-    pub(crate) fn link_arrives(&mut self, link: Link) {
+    pub(crate) fn link_arrives(&mut self, link: RegionMessage) {
         let Some(cluster) = &mut self.control.cluster else { return };
         cluster.under_way -= 1;
         let to = match link {
-            Link::Up { from, has, message } => {
+            RegionMessage::Up { from, has, message } => {
                 self.control.cta.confirmed(from, has);
                 return self.cta_input(Input::Cpf(from, message));
             }
-            Link::Excluded(cpf) => return self.exclude(cpf),
-            Link::Lost(cpf) => {
+            RegionMessage::Excluded(cpf) => return self.exclude(cpf),
+            RegionMessage::Lost(cpf) => {
                 self.trace(|| format!("{cpf:?} is lost"));
                 let Some(cluster) = &mut self.control.cluster else { return };
                 cluster.vacant.extend(cluster.regions.region_of(cpf).cloned());
@@ -188,7 +188,10 @@ impl Sim {
                 self.cta_input(Input::Rings(rings));
                 return self.cta_input(Input::CpfLost(cpf));
             }
-            Link::Down { to, .. } | Link::Peer(_, to, _) | Link::Tried(to, ..) | Link::Reached(to, _) => to,
+            RegionMessage::Down { to, .. }
+            | RegionMessage::Peer(_, to, _)
+            | RegionMessage::Tried(to, ..)
+            | RegionMessage::Reached(to, _) => to,
         };
         if !cluster.members.contains_key(&to) {
             return;
@@ -197,7 +200,7 @@ impl Sim {
         let loss = cluster.losses.iter().find(|(at, _)| *at == cluster.taken).map(|(_, how)| *how);
         let cut_off = cluster.cuts_at.iter().find(|(at, ..)| *at == cluster.taken).copied();
         let restless = cluster.unrest.is_some_and(|every| cluster.taken.is_multiple_of(every));
-        let is_input = matches!(link, Link::Down { message: CpfCommand::Run(_), .. });
+        let is_input = matches!(link, RegionMessage::Down { message: CpfCommand::Run(_), .. });
         cluster.ran += u64::from(is_input);
         let upgrade = cluster.upgrade.take_if(|(at, _)| *at == cluster.taken);
         let taken = cluster.taken;
@@ -213,21 +216,21 @@ impl Sim {
         let end = cluster.ends.entry(to).or_default();
         if loss != Some(CpfLoss::BeforeInput) {
             match (link, changes) {
-                (Link::Down { taken, message, .. }, _) => {
+                (RegionMessage::Down { taken, message, .. }, _) => {
                     end.took();
                     end.confirmed(taken);
                     member.handle(message, &mut out);
                 }
-                (Link::Peer(from, _, PeerMessage::State(state)), Some(change)) => {
+                (RegionMessage::Peer(from, _, PeerMessage::State(state)), Some(change)) => {
                     member.peer(from, PeerMessage::State(changed(state, change)), &mut out);
                 }
-                (Link::Peer(from, _, PeerMessage::Delta { delta, .. }), Some(_)) => {
+                (RegionMessage::Peer(from, _, PeerMessage::Delta { delta, .. }), Some(_)) => {
                     let whole = PeerMessage::Fetch { ue: delta.ue_id(), clock: delta.clock() };
                     out.peers.push((from, whole));
                 }
-                (Link::Peer(from, _, message), _) => member.peer(from, message, &mut out),
-                (Link::Tried(_, trial, became), _) => member.tried(trial, became, &mut out),
-                (Link::Reached(from, to), _) => {
+                (RegionMessage::Peer(from, _, message), _) => member.peer(from, message, &mut out),
+                (RegionMessage::Tried(_, trial, became), _) => member.tried(trial, became, &mut out),
+                (RegionMessage::Reached(from, to), _) => {
                     cluster.broken.remove(&(from, to));
                     cluster.reached = Some(self.now);
                     let mut last_sent = None;
@@ -235,7 +238,7 @@ impl Sim {
                         last_sent = Some(last);
                     }
                 }
-                (Link::Up { .. } | Link::Lost(_) | Link::Excluded(_), _) => {}
+                (RegionMessage::Up { .. } | RegionMessage::Lost(_) | RegionMessage::Excluded(_), _) => {}
             }
         }
         if cluster.forger == Some(to) {
@@ -256,14 +259,16 @@ impl Sim {
         }
         let tried = std::mem::take(&mut out.trials).into_iter().map(|t| (t.id, cluster.try_inputs(t)));
         for (trial, became) in tried.collect::<Vec<_>>() {
-            self.link(Link::Tried(to, trial, became));
+            self.link(RegionMessage::Tried(to, trial, became));
         }
         if loss != Some(CpfLoss::BeforeOutput) {
-            out.up.into_iter().for_each(|message| self.link(Link::Up { from: to, has, message }));
-            out.peers.into_iter().for_each(|(peer, message)| self.link(Link::Peer(to, peer, message)));
+            out.up.into_iter().for_each(|message| self.link(RegionMessage::Up { from: to, has, message }));
+            out.peers
+                .into_iter()
+                .for_each(|(peer, message)| self.link(RegionMessage::Peer(to, peer, message)));
         }
         match loss {
-            Some(CpfLoss::FalseAlarm) => self.link(Link::Lost(to)),
+            Some(CpfLoss::FalseAlarm) => self.link(RegionMessage::Lost(to)),
             Some(how) => self.kill_cpf(to, how == CpfLoss::AfterOutput, Duration::ZERO),
             None => {}
         }
@@ -296,6 +301,6 @@ impl Sim {
             cluster.under_way -= before - self.queue.messages.len();
         }
         cluster.under_way += 1;
-        self.send(self.now + after + DETECTED_AFTER, InFlight::Link(Link::Lost(cpf)));
+        self.send(self.now + after + DETECTED_AFTER, InFlight::Link(RegionMessage::Lost(cpf)));
     }
 }

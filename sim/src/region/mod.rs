@@ -9,7 +9,7 @@ use whimbrel_control::{Envelope, UeContext, UeId};
 use whimbrel_ids::{Instant, SNssai};
 use whimbrel_resilience::cta_replica::LinkEnd;
 use whimbrel_resilience::link::{CpfReport, PeerMessage};
-use whimbrel_resilience::region::{Areas, Canary, Region, Regions, Rings};
+use whimbrel_resilience::region::{Canary, GnbRegions, Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{
     CodeVersion, CpfOutbox, LogLimits, ReplaySandbox, ReplicatedCpf, ToReplaySandbox, Trial, TrialOutcome,
@@ -24,7 +24,7 @@ mod membership;
 
 pub use faults::{CpfCut, CpfLoss};
 use faults::{Poison, spoil};
-pub(crate) use link::Link;
+pub(crate) use link::RegionMessage;
 pub use membership::CanaryStep;
 
 /// Until another replica of a UE replaces a lost one: the turn of the scan and a state in flight take some milliseconds, a takeover of the
@@ -54,7 +54,7 @@ pub(crate) struct Cluster {
     pub(crate) ends: BTreeMap<CpfId, LinkEnd<CpfReport>>,
     regions: Regions,
     region: Region,
-    areas: Areas,
+    areas: GnbRegions,
     replicas: usize,
     /// What the CTA stores of UEs' logs.
     pub(crate) logs: LogLimits,
@@ -121,7 +121,7 @@ impl Cluster {
     pub(crate) fn new(config: &Arc<Config>, cpfs: u16, replicas: usize) -> Self {
         let region: Region = "coast/home".parse().expect("a region's name");
         let places = vec![region.clone(); cpfs.into()];
-        Self::spread(config, region, &places, Areas::default(), replicas)
+        Self::spread(config, region, &places, GnbRegions::default(), replicas)
     }
 
     /// A CPF in each of these regions, numbered from 1, of a CTA in `region`.
@@ -129,7 +129,7 @@ impl Cluster {
         config: &Arc<Config>,
         region: Region,
         places: &[Region],
-        areas: Areas,
+        areas: GnbRegions,
         replicas: usize,
     ) -> Self {
         let cpfs = places.len() as u16;

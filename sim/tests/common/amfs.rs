@@ -4,7 +4,7 @@ use whimbrel_control::UeContext;
 use whimbrel_control::config::Config;
 use whimbrel_control::smf::UpState;
 use whimbrel_ran::gnb::GnbConfig;
-use whimbrel_ran::ue::{Command, MmState};
+use whimbrel_ran::ue::{MmState, UeCommand};
 use whimbrel_sim::{CpfLoss, CtaLoss, GnbIndex, LostNode, Sim, UeIndex, two_amf_configs, ue_config};
 
 use super::by_hand::psi;
@@ -30,7 +30,7 @@ pub(crate) fn with(net: Sim, peer_amf: Config) -> Sim {
     net.add_gnb_of_peer_amf(GnbConfig { supported_tas: vec![area(2)], ..gnb_config(2) });
     net.add_ue(HERE, ue_config(1));
     net.settle(SECOND / 10);
-    net.command(UE, Command::Register);
+    net.command(UE, UeCommand::Register);
     net.settle(SECOND);
     for _ in 0..2 {
         net.command(UE, session());
@@ -55,7 +55,9 @@ pub(crate) fn served_by(net: &Sim, ue: Option<&UeContext>, other: Option<&UeCont
     assert!(other.is_none(), "and nowhere else");
     assert_eq!(net.gnb_of(UE), gnb);
     assert_eq!(net.ue_ref(UE).state(), MmState::Registered);
-    assert!(ue.is_connected() && ue.amf.mobility.target.is_none() && ue.amf.mobility.source.is_none());
+    assert!(
+        ue.is_connected() && ue.amf.mobility.target.is_none() && ue.amf.mobility.forwarding_source.is_none()
+    );
     assert_eq!(ue.amf.tmsi, net.ue_ref(UE).s_tmsi().map(|t| t.tmsi), "the UE's 5G-GUTI is of this AMF");
     assert_eq!(ue.sessions.len(), 2);
     assert!(ue.sessions.values().all(|s| s.up == UpState::Active && s.forwarding.is_none()));
@@ -67,7 +69,7 @@ pub(crate) fn served_by(net: &Sim, ue: Option<&UeContext>, other: Option<&UeCont
 pub(crate) fn comes_to_rest(net: &mut Sim, what: &str) {
     net.settle(SECOND * 40);
     net.restore_n14();
-    net.command(UE, Command::Register);
+    net.command(UE, UeCommand::Register);
     net.settle(SECOND * 40);
     let gnb = net.gnb_of(UE);
     let (here, other) = match gnb {

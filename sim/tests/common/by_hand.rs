@@ -23,7 +23,7 @@ use whimbrel_ngap::msg::{
 use whimbrel_ngap::transfer::{
     HandoverRequestAcknowledgeTransfer, HandoverRequiredTransfer, PathSwitchRequestTransfer,
 };
-use whimbrel_ran::ue::{Command, SessionRequest};
+use whimbrel_ran::ue::{SessionRequest, UeCommand};
 use whimbrel_sim::{GnbIndex, Sim, UeIndex, ue_config};
 use whimbrel_user::{Destination, DnIndex, Origin};
 
@@ -47,11 +47,11 @@ pub(crate) fn two_gnbs(seed: u64, sessions: usize) -> (Sim, UeIndex) {
     net.add_gnb(gnb_config(2));
     let ue = net.add_ue(SOURCE, ue_config(1));
     net.settle(SECOND / 10);
-    net.command(ue, Command::Register);
+    net.command(ue, UeCommand::Register);
     net.settle(SECOND);
     for _ in 0..sessions {
         let request = SessionRequest { dnn: None, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 };
-        net.command(ue, Command::EstablishSession(request));
+        net.command(ue, UeCommand::EstablishSession(request));
         net.settle(SECOND);
     }
     net.take_over(TARGET);

@@ -1,7 +1,7 @@
 //! UEs that run all procedures one after the other, in a region with CPFs.
 
 use whimbrel_ran::gnb::Via;
-use whimbrel_ran::ue::{self, Command};
+use whimbrel_ran::ue::{self, UeCommand};
 use whimbrel_sim::{GnbIndex, Sim, UeIndex, ue_config};
 
 use super::by_hand::psi;
@@ -44,20 +44,20 @@ fn release(net: &mut Sim, ue: UeIndex) {
 }
 
 const DAY: [Step; 11] = [
-    ("registration", |s, ue| s.net.command(ue, Command::Register)),
+    ("registration", |s, ue| s.net.command(ue, UeCommand::Register)),
     ("session establishment", |s, ue| s.net.command(ue, session())),
     ("AN release", |s, ue| release(&mut s.net, ue)),
-    ("service request", |s, ue| s.net.command(ue, Command::ServiceRequest)),
+    ("service request", |s, ue| s.net.command(ue, UeCommand::ServiceRequest)),
     ("Xn handover", |s, ue| s.net.hand_over(ue, s.gnbs[1], Via::Xn)),
     ("N2 handover", |s, ue| s.net.hand_over(ue, s.gnbs[0], Via::N2)),
     ("periodic registration", |s, ue| {
         release(&mut s.net, ue);
-        s.net.command(ue, Command::PeriodicRegistration);
+        s.net.command(ue, UeCommand::PeriodicRegistration);
     }),
     ("a second session", |s, ue| s.net.command(ue, session())),
-    ("session release", |s, ue| s.net.command(ue, Command::ReleaseSession(psi(1)))),
-    ("mobility registration", |s, ue| s.net.command(ue, Command::Register)),
-    ("deregistration", |s, ue| s.net.command(ue, Command::Deregister { switch_off: false })),
+    ("session release", |s, ue| s.net.command(ue, UeCommand::ReleaseSession(psi(1)))),
+    ("mobility registration", |s, ue| s.net.command(ue, UeCommand::Register)),
+    ("deregistration", |s, ue| s.net.command(ue, UeCommand::Deregister { switch_off: false })),
 ];
 
 /// All UEs run the procedures; after each one UEs and core agree.

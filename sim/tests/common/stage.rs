@@ -1,6 +1,6 @@
 //! A fixture for misbehaviour: a UE and a gNB that misbehave, and a canary UE at a gNB of its own that must not be affected.
 
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::{Command as CoreCommand, Event as CoreEvent};
 use whimbrel_ids::{AmfUeNgapId, NrCellId, PlmnId, RanUeNgapId, STmsi, Tac, Tai};
 use whimbrel_nas::ie::PduSessionType;
@@ -10,7 +10,7 @@ use whimbrel_ngap::ie::{
     NrCgi, RrcEstablishmentCause, UeContextRequest, UserLocationInformation, UserLocationInformationNr,
 };
 use whimbrel_ngap::msg::{InitialUeMessage, UplinkNasTransport};
-use whimbrel_ran::ue::{Command, SessionRequest};
+use whimbrel_ran::ue::{SessionRequest, UeCommand};
 use whimbrel_sim::{GnbIndex, Sim, UeIndex, UpfState, ue_config};
 
 use super::{SECOND, core_events, gnb_config, registered};
@@ -23,9 +23,9 @@ pub(crate) const CANARY: UeIndex = UeIndex(1);
 pub(crate) const BY_HAND: GnbIndex = GnbIndex(2);
 
 /// A session of any kind.
-pub(crate) fn session() -> Command {
+pub(crate) fn session() -> UeCommand {
     let pdu_session_type = PduSessionType::Ipv4;
-    Command::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
+    UeCommand::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
 }
 
 /// Three gNBs, the third driven by hand; a canary with a session on the second, and an unregistered UE on the first.
@@ -39,7 +39,7 @@ pub(crate) fn stage(net: Sim) -> Sim {
     for n in 0..2 {
         net.add_ue(GnbIndex(n), ue_config(n as u32 + 1));
     }
-    net.command(CANARY, Command::Register);
+    net.command(CANARY, UeCommand::Register);
     net.command(CANARY, session());
     net.settle(SECOND);
     assert!(registered(&net, CANARY));
@@ -48,8 +48,8 @@ pub(crate) fn stage(net: Sim) -> Sim {
 
 /// No UE's procedures have panicked, and the canary has what it had.
 pub(crate) fn unharmed(net: &Sim, what: &dyn Fn() -> String) {
-    let fault =
-        core_events(net).any(|e| matches!(e, CoreEvent::Deregistered { why: Deregistered::Fault, .. }));
+    let fault = core_events(net)
+        .any(|e| matches!(e, CoreEvent::Deregistered { why: DeregistrationReason::Fault, .. }));
     assert!(!fault, "a fault after {}", what());
     let sessions = net.ue_ref(CANARY).sessions().count();
     assert!(registered(net, CANARY) && sessions == 1, "the canary is affected by {}", what());
@@ -61,10 +61,10 @@ pub(crate) fn judge(net: &mut Sim, what: &dyn Fn() -> String) {
     unharmed(net, what);
     net.set_upf(UpfState::Answering);
     net.ue_mut(VICTIM).faults_mut().ignore.clear();
-    net.command(VICTIM, Command::Deregister { switch_off: true });
+    net.command(VICTIM, UeCommand::Deregister { switch_off: true });
     // Longer than what waits for an answer: five times T3560 (TS 24.501 table 10.2.2).
     net.settle(SECOND * 40);
-    net.command(VICTIM, Command::Register);
+    net.command(VICTIM, UeCommand::Register);
     net.settle(SECOND * 40);
     assert!(registered(net, VICTIM), "it does not come back after {}: {:?}", what(), net.ue_events(VICTIM));
     assert_eq!(net.cta().occupancy().1, 0, "unauthenticated UEs are left after {}", what());

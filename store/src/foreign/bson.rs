@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Read};
 use serde_json::{Map, Value, json};
 
 use super::Each;
-use crate::import::Problem;
+use crate::import::ImportProblem;
 
 /// Octets of a document at most: MongoDB's own bound, with room for its envelope.
 const OCTETS_MAX: usize = (16 << 20) + (16 << 10);
@@ -22,19 +22,22 @@ pub(super) fn documents(input: &mut dyn BufRead, each: &mut Each<'_>) -> io::Res
         let read = input.read_exact(&mut length);
         let octets = u32::from_le_bytes(length) as usize;
         if read.is_err() || !(5..=OCTETS_MAX).contains(&octets) {
-            each(number, Err(Problem::Json("this is no BSON document: use mongodump's .bson file".into())));
+            each(
+                number,
+                Err(ImportProblem::Json("this is no BSON document: use mongodump's .bson file".into())),
+            );
             return Ok(());
         }
         let mut body = Vec::new();
         input.take(octets as u64 - 4).read_to_end(&mut body)?;
         if body.len() < octets - 4 {
-            each(number, Err(Problem::Json("the document ends early: the file was cut short".into())));
+            each(number, Err(ImportProblem::Json("the document ends early: the file was cut short".into())));
             return Ok(());
         }
         let document = elements(&mut body.as_slice(), DEPTH_MAX);
         each(
             number,
-            document.map(Value::Object).ok_or_else(|| Problem::Json("this is no BSON document".into())),
+            document.map(Value::Object).ok_or_else(|| ImportProblem::Json("this is no BSON document".into())),
         );
     }
     Ok(())

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use whimbrel_security::Sqn;
 
 use super::{Database, Document, DocumentPosition, number, says_something};
-use crate::import::Problem;
+use crate::import::ImportProblem;
 use crate::record::sqn_offset_after;
 use crate::text::from_hex;
 
@@ -45,7 +45,7 @@ impl Join {
             return;
         }
         let Some(name) = document.get("ueId").and_then(Value::as_str).map(str::to_owned) else {
-            let problem = Problem::Json("the document names no subscriber: ueId is missing".into());
+            let problem = ImportProblem::Json("the document names no subscriber: ueId is missing".into());
             database.documents.push(Document::bad(place, problem));
             return;
         };
@@ -53,7 +53,7 @@ impl Join {
         parts.named.get_or_insert_with(|| place.clone());
         let twice = |what: &str| {
             let why = format!("its {what} are in two documents: keep one");
-            Document::bad(place, Problem::Document { subscriber: name.clone(), why })
+            Document::bad(place, ImportProblem::Document { subscriber: name.clone(), why })
         };
         if is_keys {
             match parts.keys {
@@ -82,7 +82,7 @@ impl Join {
                     let why = "it has no keys in these files: export subscriptionData.authenticationData.\
                                authenticationSubscription too"
                         .into();
-                    Document::bad(place, Problem::Document { subscriber: name, why })
+                    Document::bad(place, ImportProblem::Document { subscriber: name, why })
                 }
                 (None, None) => continue,
             };

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::error::StoreError;
-use crate::import::Problem;
+use crate::import::ImportProblem;
 
 /// Octets of one JSON document at most: MongoDB's own bound for BSON.
 const DOCUMENT_OCTETS_MAX: usize = 16 << 20;
@@ -35,7 +35,7 @@ pub(crate) struct Document {
     pub(crate) file: Arc<str>,
     pub(crate) line: u64,
     /// The subscriber's name and the JSON of its record.
-    record: Option<Result<(String, Value), Problem>>,
+    record: Option<Result<(String, Value), ImportProblem>>,
 }
 
 impl Document {
@@ -43,13 +43,13 @@ impl Document {
         Self { file: place.file.clone(), line: place.line, record: Some(Ok((name.to_owned(), record))) }
     }
 
-    fn bad(place: &DocumentPosition, problem: Problem) -> Self {
+    fn bad(place: &DocumentPosition, problem: ImportProblem) -> Self {
         Self { file: place.file.clone(), line: place.line, record: Some(Err(problem)) }
     }
 
     /// What was made of it, once.
-    pub(crate) fn take(&mut self) -> Result<(String, Value), Problem> {
-        self.record.take().unwrap_or_else(|| Err(Problem::Json("the document was read twice".into())))
+    pub(crate) fn take(&mut self) -> Result<(String, Value), ImportProblem> {
+        self.record.take().unwrap_or_else(|| Err(ImportProblem::Json("the document was read twice".into())))
     }
 }
 
@@ -95,14 +95,14 @@ fn open5gs_document(database: &mut Database, place: &DocumentPosition, document:
         }
         None => Document::bad(
             place,
-            Problem::Json(
+            ImportProblem::Json(
                 "this is no document of Open5GS's collection `subscribers`: it lacks imsi or security".into(),
             ),
         ),
     });
 }
 
-type Each<'a> = dyn FnMut(u64, Result<Value, Problem>) + 'a;
+type Each<'a> = dyn FnMut(u64, Result<Value, ImportProblem>) + 'a;
 
 /// Reads the documents of a file: JSON, one after the other or in an array, or BSON.
 fn documents(input: &mut dyn BufRead, each: &mut Each<'_>) -> Result<(), StoreError> {
@@ -122,7 +122,10 @@ fn array(input: &mut dyn BufRead, each: &mut Each<'_>) -> io::Result<()> {
     let mut text = String::new();
     let read = input.take(ARRAY_OCTETS_MAX).read_to_string(&mut text)?;
     if read as u64 == ARRAY_OCTETS_MAX {
-        each(1, Err(Problem::Json("the array is larger than 2 GiB: export one document a line".into())));
+        each(
+            1,
+            Err(ImportProblem::Json("the array is larger than 2 GiB: export one document a line".into())),
+        );
         return Ok(());
     }
     let (mut line, mut counted) = (1, 0);
@@ -143,7 +146,7 @@ fn array(input: &mut dyn BufRead, each: &mut Each<'_>) -> io::Result<()> {
                 return Ok(());
             }
             None => {
-                each(line, Err(Problem::Json("the array ends early: the file was cut short".into())));
+                each(line, Err(ImportProblem::Json("the array ends early: the file was cut short".into())));
                 return Ok(());
             }
         }
@@ -153,7 +156,7 @@ fn array(input: &mut dyn BufRead, each: &mut Each<'_>) -> io::Result<()> {
             Some(',') => at += 1,
             Some(']') | None => {}
             Some(_) => {
-                each(line, Err(Problem::Json("a comma is expected behind this document".into())));
+                each(line, Err(ImportProblem::Json("a comma is expected behind this document".into())));
                 return Ok(());
             }
         }
@@ -168,7 +171,10 @@ fn one_by_one(input: &mut dyn BufRead, each: &mut Each<'_>) -> io::Result<()> {
         let room = DOCUMENT_OCTETS_MAX as u64 + 1;
         if (&mut *input).take(room).read_until(b'\n', &mut text)? == 0 {
             if !text.trim_ascii().is_empty() {
-                each(first, Err(Problem::Json("the document ends early: the file was cut short".into())));
+                each(
+                    first,
+                    Err(ImportProblem::Json("the document ends early: the file was cut short".into())),
+                );
             }
             return Ok(());
         }
@@ -191,9 +197,9 @@ fn one_by_one(input: &mut dyn BufRead, each: &mut Each<'_>) -> io::Result<()> {
 }
 
 /// What is wrong with the syntax, without the position, which is reported separately.
-fn syntax(e: &serde_json::Error) -> Problem {
+fn syntax(e: &serde_json::Error) -> ImportProblem {
     let whole = e.to_string();
-    Problem::Json(whole.rsplit_once(" at line ").map_or(whole.as_str(), |(text, _)| text).to_owned())
+    ImportProblem::Json(whole.rsplit_once(" at line ").map_or(whole.as_str(), |(text, _)| text).to_owned())
 }
 
 /// A whole number, also as MongoDB's extended JSON writes it: `{"$numberLong": "97"}`.

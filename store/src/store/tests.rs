@@ -47,7 +47,7 @@ fn a_full_disk_changes_nothing_and_is_reported() {
     let e = store.import(text.as_bytes(), Format::Csv, OnExisting::Refuse, &mut |_| {}).unwrap_err();
     assert!(matches!(e, StoreError::DiskFull { .. }), "{e}");
     assert_eq!(store.count().unwrap(), 1);
-    store.edit(record(1).supi, |r| r.status = crate::Status::Barred).unwrap();
+    store.edit(record(1).supi, |r| r.status = crate::SubscriberStatus::Barred).unwrap();
     store.verify().unwrap();
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use whimbrel_ran::cells::GnbId;
 use whimbrel_ran::edge::{self, Mode, RunnerConfig, Watch};
-use whimbrel_ran::fleet::Subscription;
+use whimbrel_ran::fleet::ProvisionedUe;
 use whimbrel_ran::scenario::{ArrivalPattern, Scenario, SessionStep, Step};
 use whimbrel_ran::ue::{Event, UeConfig};
 use whimbrel_ran::{UeId, gnb};
@@ -102,7 +102,7 @@ impl Watch for Keeper {
 }
 
 /// Runs canaries until `over` is set, or until one fails. The failure is in `health`.
-pub(crate) fn keep(ues: &[Subscription], seconds: f64, health: Arc<Health>, stop: Arc<AtomicBool>) {
+pub(crate) fn keep(ues: &[ProvisionedUe], seconds: f64, health: Arc<Health>, stop: Arc<AtomicBool>) {
     let ping = || Step::Ping(GATEWAY.to_string());
     let steps = vec![
         Step::Register,

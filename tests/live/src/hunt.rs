@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use whimbrel_ran::fleet::{self, Subscription};
+use whimbrel_ran::fleet::{self, ProvisionedUe};
 
 use crate::brokers::Brokers;
 use crate::canary::{self, Health};
@@ -173,8 +173,8 @@ impl Hand {
 
 /// Subscribers of the run.
 pub(crate) struct Crowd {
-    pub(crate) canaries: Vec<Subscription>,
-    pub(crate) bad: Vec<Subscription>,
+    pub(crate) canaries: Vec<ProvisionedUe>,
+    pub(crate) bad: Vec<ProvisionedUe>,
 }
 
 impl Crowd {
@@ -211,7 +211,7 @@ impl Findings {
 /// Hunts. Errors: it could not begin.
 pub(crate) fn hunt(plan: &Plan) -> Result<Outcome, String> {
     let crowd = Crowd::new();
-    let all: Vec<Subscription> = crowd.canaries.iter().chain(&crowd.bad).cloned().collect();
+    let all: Vec<ProvisionedUe> = crowd.canaries.iter().chain(&crowd.bad).cloned().collect();
     let form = plan.work.form();
     let mut program = Program::start(&plan.program, &all, form)?;
     let (stop, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use whimbrel_ran::fleet::Subscription;
+use whimbrel_ran::fleet::ProvisionedUe;
 
 use crate::canary::{self, Health};
 use crate::hunt::Crowd;
@@ -67,7 +67,7 @@ const INPUTS: [Input; 9] = [
 pub(crate) fn named(program: &Path) -> Result<bool, String> {
     // Of digits that nothing else has.
     let crowd = Crowd::from("999705837260413", "999707946138527");
-    let all: Vec<Subscription> = crowd.canaries.iter().chain(&crowd.bad).cloned().collect();
+    let all: Vec<ProvisionedUe> = crowd.canaries.iter().chain(&crowd.bad).cloned().collect();
     let mut core = Program::start_logging_all(program, &all)?;
     let (health, over) = (Arc::new(Health::default()), Arc::new(AtomicBool::new(false)));
     let keeper = {
@@ -146,7 +146,7 @@ fn judge(core: &mut Program, health: &Health, descriptors_max: u64) -> Result<()
 
 /// Searches what the program logged and exports for what may stand nowhere: SUPIs and MSINs, equipment, K and OPc, as text, as
 /// hexadecimal digits, as lists of numbers, in BCD, and in Base64.
-fn secret(core: &Program, all: &[Subscription]) -> Result<(), String> {
+fn secret(core: &Program, all: &[ProvisionedUe]) -> Result<(), String> {
     let logged = core.logged();
     if logged.len() < 100_000 {
         return Err(format!("only {} octets were logged: this would find nothing", logged.len()));
@@ -175,7 +175,7 @@ struct Sought {
 }
 
 impl Sought {
-    fn of(all: &[Subscription]) -> Self {
+    fn of(all: &[ProvisionedUe]) -> Self {
         let mut sought = Self { words: BTreeMap::new(), lists: Vec::new() };
         for s in all {
             let msin: Vec<u8> = s.supi.digits().skip(5).collect();

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use whimbrel_ran::fleet::Subscription;
+use whimbrel_ran::fleet::ProvisionedUe;
 
 /// Where the program is, on N2, N3 and N4.
 pub(crate) const CORE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 5);
@@ -86,16 +86,16 @@ pub(crate) struct Usage {
 
 impl Program {
     /// Starts it with these subscribers. Errors: one sentence.
-    pub(crate) fn start(program: &Path, subscribers: &[Subscription], form: Form) -> Result<Self, String> {
+    pub(crate) fn start(program: &Path, subscribers: &[ProvisionedUe], form: Form) -> Result<Self, String> {
         Self::begin(program, subscribers, "", form)
     }
 
     /// The same, with everything logged that can be.
-    pub(crate) fn start_logging_all(program: &Path, subscribers: &[Subscription]) -> Result<Self, String> {
+    pub(crate) fn start_logging_all(program: &Path, subscribers: &[ProvisionedUe]) -> Result<Self, String> {
         Self::begin(program, subscribers, "log: { level: trace }\n", Form::Process)
     }
 
-    fn begin(program: &Path, subscribers: &[Subscription], more: &str, form: Form) -> Result<Self, String> {
+    fn begin(program: &Path, subscribers: &[ProvisionedUe], more: &str, form: Form) -> Result<Self, String> {
         let folder = tempfile::Builder::new().prefix("whimbrel-live-").tempdir();
         let folder = folder.map_err(|e| format!("there is no place for its files: {e}"))?;
         let file = folder.path().join("whimbrel.yaml");
@@ -142,7 +142,7 @@ impl Program {
         }
     }
 
-    fn provision(&self, subscribers: &[Subscription]) -> Result<(), String> {
+    fn provision(&self, subscribers: &[ProvisionedUe]) -> Result<(), String> {
         let hex = |octets: &[u8]| octets.iter().map(|o| format!("{o:02x}")).collect::<String>();
         let lines = subscribers.iter().map(|s| format!("{},{},{}\n", s.supi, hex(&s.k), hex(&s.opc)));
         let csv: String = std::iter::once("supi,k,opc\n".to_owned()).chain(lines).collect();

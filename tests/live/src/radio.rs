@@ -12,12 +12,12 @@ use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, Instant, PlmnId, RanUeNgapId, SNssa
 use whimbrel_ngap::{Cause, CauseRadioNetwork, Message, Source, TransferSyntax, UplinkNasTransport};
 use whimbrel_ran::cells::{Cells, GnbId, Input, Output, UserPlane};
 use whimbrel_ran::edge::{Clock, GnbPlace, Mode};
-use whimbrel_ran::fleet::Subscription;
+use whimbrel_ran::fleet::ProvisionedUe;
 use whimbrel_ran::gnb::{GnbConfig, Via};
-use whimbrel_ran::ue::{Alter, Command, Profile, SessionRequest, SuciSource, UeConfig};
+use whimbrel_ran::ue::{Alter, Profile, SessionRequest, SuciSource, UeCommand, UeConfig};
 use whimbrel_ran::user_plane::Task;
 use whimbrel_ran::{Outbox, UeId};
-use whimbrel_sctp_io::{AssociationId, Config, Event, Events, Settings, Transport};
+use whimbrel_sctp_io::{AssociationId, Config, Event, Events, Transport, TransportSettings};
 use whimbrel_security::UsimSqn;
 
 use crate::handover;
@@ -49,7 +49,7 @@ pub(crate) fn place(id: u32, address: IpAddr) -> GnbPlace {
 }
 
 /// A UE of that subscription, whose SUCI hides nothing.
-pub(crate) fn ue(s: &Subscription) -> UeConfig {
+pub(crate) fn ue(s: &ProvisionedUe) -> UeConfig {
     let (k, opc) = s.key();
     let profile = Arc::new(Profile::new(PlmnId::TEST, vec![SNssai::sst(1)]));
     UeConfig { profile, supi: s.supi, pei: s.pei, k, opc, sqn: UsimSqn::default(), suci: SuciSource::Null }
@@ -69,7 +69,7 @@ fn transport(
     endpoint.accept_inbound = false;
     endpoint.outbound_streams = streams;
     endpoint.inbound_streams_max = streams; // which is what the core may use
-    let mut settings = Settings::new(endpoint);
+    let mut settings = TransportSettings::new(endpoint);
     settings.mode = Mode::Udp;
     let mut secret = [0; 32];
     secret[..4].copy_from_slice(&address.octets());
@@ -99,7 +99,7 @@ fn address(which: u8, n: u8) -> Ipv4Addr {
 }
 
 /// gNBs and UEs that have done nothing yet.
-fn cells(which: u8, ues: &[Subscription]) -> Cells {
+fn cells(which: u8, ues: &[ProvisionedUe]) -> Cells {
     let mut cells = Cells::new(UserPlane::Stack, u64::from(which));
     for n in 0..GNBS {
         cells.add_gnb(place(0x10 + u32::from(which) * 16 + u32::from(n), address(which, n).into()).config);
@@ -131,7 +131,7 @@ struct Site {
 /// gNBs and UEs.
 pub(crate) struct Radio {
     which: u8,
-    subscriptions: Vec<Subscription>,
+    subscriptions: Vec<ProvisionedUe>,
     clock: Clock,
     cells: Cells,
     sites: Vec<Site>,
@@ -154,12 +154,12 @@ impl Radio {
     /// gNBs of their own addresses and names (`which` distinguishes several radios), and UEs of these subscriptions.
     ///
     /// Errors: a socket that cannot be had.
-    pub(crate) fn open(which: u8, ues: &[Subscription], canaries: &[Subscription]) -> Result<Self, String> {
+    pub(crate) fn open(which: u8, ues: &[ProvisionedUe], canaries: &[ProvisionedUe]) -> Result<Self, String> {
         let clock = Clock::default();
         let cells = cells(which, ues);
         let sites = (0..GNBS).map(|n| Site::open(address(which, n), clock.now()));
         let sites = sites.collect::<Result<Vec<_>, _>>()?;
-        let msin = |s: &Subscription| {
+        let msin = |s: &ProvisionedUe| {
             let digits: Vec<u8> = s.supi.digits().skip(5).collect();
             let mut bcd = [0xff; 5];
             for (octet, pair) in bcd.iter_mut().zip(digits.chunks(2)) {
@@ -216,7 +216,7 @@ impl Radio {
         self.sites.get_mut(n)
     }
 
-    fn command(&mut self, ue: u16, command: Command) {
+    fn command(&mut self, ue: u16, command: UeCommand) {
         let now = self.clock.now();
         self.cells.handle(now, Input::Command(UeId(ue.into()), command), &mut self.out);
     }
@@ -240,7 +240,7 @@ impl Radio {
                         + u8::from(ue.sessions().next().is_some())
                 });
                 self.pairs.insert((state, self.last, plain.get(2).copied().unwrap_or(0)));
-                self.command(ue, Command::Say(plain));
+                self.command(ue, UeCommand::Say(plain));
             }
             Op::AlterNgap { gnb, seed } => self.with(gnb, |s| s.alter = Some(seed)),
             Op::Lose { gnb } => self.with(gnb, |s| s.lose = true),
@@ -282,8 +282,8 @@ impl Radio {
         let id = UeId(ue.into());
         let session = self.cells.ue(id).and_then(|ue| ue.sessions().last().map(|s| s.id));
         let command = match act {
-            Act::Register => Command::Register,
-            Act::Periodic => Command::PeriodicRegistration,
+            Act::Register => UeCommand::Register,
+            Act::Periodic => UeCommand::PeriodicRegistration,
             Act::Session => {
                 let kinds = [
                     whimbrel_nas::ie::PduSessionType::Ipv4,
@@ -291,15 +291,15 @@ impl Radio {
                     whimbrel_nas::ie::PduSessionType::Ipv4v6,
                 ];
                 let pdu_session_type = kinds[usize::from(ue) % 3];
-                Command::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
+                UeCommand::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
             }
             Act::ReleaseSession => match session {
-                Some(id) => Command::ReleaseSession(id),
+                Some(id) => UeCommand::ReleaseSession(id),
                 None => return,
             },
-            Act::Service => Command::ServiceRequest,
-            Act::Deregister => Command::Deregister { switch_off: false },
-            Act::SwitchOff => Command::Deregister { switch_off: true },
+            Act::Service => UeCommand::ServiceRequest,
+            Act::Deregister => UeCommand::Deregister { switch_off: false },
+            Act::SwitchOff => UeCommand::Deregister { switch_off: true },
             Act::Idle => {
                 let cause = Cause::RadioNetwork(CauseRadioNetwork::UserInactivity);
                 return self.cells.handle(now, Input::Release(id, cause), &mut self.out);
@@ -786,7 +786,7 @@ impl Radio {
     /// Everybody leaves: UEs are switched off, then the gNBs go.
     pub(crate) fn leave(&mut self) {
         for ue in 0..self.cells.ues() as u16 {
-            self.command(ue, Command::Deregister { switch_off: true });
+            self.command(ue, UeCommand::Deregister { switch_off: true });
             self.pump(Duration::from_millis(2));
         }
         for gnb in 0..GNBS {

@@ -304,7 +304,7 @@ fn establishment(smf: Ipv4Addr, cp_seid: u64, ipv4: bool, ipv6: bool) -> Session
         network_instance: internet.clone(),
         ..ForwardingParameters::to(DestinationInterface::Core)
     };
-    let rate = BitRate { ul_kbps: 100_000, dl_kbps: 200_000 };
+    let rate = QerBitRate { ul_kbps: 100_000, dl_kbps: 200_000 };
     SessionEstablishmentRequest {
         create_pdrs: vec![uplink, downlink],
         create_fars: vec![

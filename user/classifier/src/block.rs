@@ -1,6 +1,6 @@
 //! Rules by columns, in order of rank, so that one word of a packet meets that word of many rules at once.
 
-use crate::key::{Key, WORDS, has, word};
+use crate::key::{PacketKey, WORDS, has, word};
 use crate::rows::RuleRows;
 use crate::rule::{Rank, Rule};
 use crate::simd::{Compare, Search, Words};
@@ -32,7 +32,7 @@ pub(crate) fn choose_pair<'r>(rules: impl Iterator<Item = &'r Rule>) -> WordPair
 
 /// The words that blocks of this pair compare.
 #[inline(always)]
-pub(crate) fn words(key: &Key, pair: WordPair) -> Words {
+pub(crate) fn words(key: &PacketKey, pair: WordPair) -> Words {
     let [first, second] = pair;
     Words {
         pair: [key.words[usize::from(first) % WORDS], key.words[usize::from(second) % WORDS]],
@@ -399,7 +399,7 @@ impl<const N: usize, const CHUNKS: usize> Block<N, CHUNKS> {
     /// rest of each rule. Where many rules are left for that, because rules were made that differ in the rest
     /// alone, the rest is compared by columns too.
     #[inline(always)]
-    pub(crate) fn lookup<C: Compare>(&self, c: C, words: Words, key: &Key, rows: &RuleRows) -> Rank {
+    pub(crate) fn lookup<C: Compare>(&self, c: C, words: Words, key: &PacketKey, rows: &RuleRows) -> Rank {
         // A block of one chunk is compared as a whole, so that no more of it is read than the columns.
         let used = if CHUNKS == 1 { &self.chunks[..] } else { &self.chunks[..self.len().div_ceil(N)] };
         let pair_separates = CHUNKS > 1 && self.pair_separates;
@@ -454,7 +454,7 @@ impl<const N: usize, const CHUNKS: usize> Block<N, CHUNKS> {
 struct ByColumns<'a, const N: usize, const CHUNKS: usize> {
     block: &'a Block<N, CHUNKS>,
     words: Words,
-    key: &'a Key,
+    key: &'a PacketKey,
     some: u128,
 }
 

@@ -6,7 +6,7 @@
 
 use crate::block;
 use crate::choose::{SAMPLE, choose};
-use crate::key::Key;
+use crate::key::PacketKey;
 use crate::rows::RuleRows;
 use crate::rule::{Rank, Rule};
 use crate::scan::Scan;
@@ -106,7 +106,7 @@ impl Classifier {
 
     /// The lowest rank of the rules that a packet matches.
     #[inline]
-    pub fn lookup(&self, key: &Key) -> Option<Rank> {
+    pub fn lookup(&self, key: &PacketKey) -> Option<Rank> {
         let rank = if self.tables.is_empty() {
             self.unit.run(ScanAlone(self, key))
         } else {
@@ -194,10 +194,10 @@ impl Classifier {
 }
 
 /// A look-up where there are no tables.
-struct ScanAlone<'a>(&'a Classifier, &'a Key);
+struct ScanAlone<'a>(&'a Classifier, &'a PacketKey);
 
 /// A look-up in tables, then in the scan.
-struct TablesFirst<'a>(&'a Classifier, &'a Key);
+struct TablesFirst<'a>(&'a Classifier, &'a PacketKey);
 
 impl Search for ScanAlone<'_> {
     type Found = Rank;

@@ -83,11 +83,11 @@ pub struct Fields {
 /// A packet's fields as the classifiers compare them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(64))]
-pub struct Key {
+pub struct PacketKey {
     pub(crate) words: [u32; WORDS],
 }
 
-impl Key {
+impl PacketKey {
     /// The key of a packet.
     #[inline]
     pub fn new(f: &Fields) -> Self {

@@ -21,6 +21,6 @@ mod simd;
 mod table;
 
 pub use classifier::Classifier;
-pub use key::{Fields, Key};
-pub use rule::{Pdi, Prefix, Rank, Rule};
+pub use key::{Fields, PacketKey};
+pub use rule::{AddressPrefix, Pdi, Rank, Rule};
 pub use simd::Instructions;

@@ -1,6 +1,6 @@
 //! The packed form of rules and keys, for the classifiers that `programs/bench/` compares with.
 
-use crate::key::{Key, WORDS, word};
+use crate::key::{PacketKey, WORDS, word};
 use crate::rule::Rule;
 
 /// Words of a packed rule or key.
@@ -51,7 +51,7 @@ impl Rule {
     }
 }
 
-impl Key {
+impl PacketKey {
     /// The packed words.
     #[inline]
     pub fn words(&self) -> &[u32; PACKED_WORDS] {

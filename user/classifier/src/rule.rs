@@ -1,12 +1,12 @@
-//! A rule: packet detection information, packed like a [`Key`].
+//! A rule: packet detection information, packed like a [`PacketKey`].
 
 use std::net::IpAddr;
 
-use crate::key::{Key, WORDS, has, has_too, split, word};
+use crate::key::{PacketKey, WORDS, has, has_too, split, word};
 
 /// Addresses that begin with the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prefix {
+pub struct AddressPrefix {
     /// An address; its bits beyond the length do not matter.
     pub address: IpAddr,
     /// Bits that count: at most 32 of IPv4, 128 of IPv6; more are as these.
@@ -22,11 +22,11 @@ pub struct Prefix {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pdi {
     /// The far end's address.
-    pub remote: Option<Prefix>,
+    pub remote: Option<AddressPrefix>,
     /// The UE's address, by the flow description.
-    pub local: Option<Prefix>,
+    pub local: Option<AddressPrefix>,
     /// The UE's address, by the UE IP Address.
-    pub ue: Option<Prefix>,
+    pub ue: Option<AddressPrefix>,
     /// The far end's port, from and to.
     pub remote_ports: Option<(u16, u16)>,
     /// The UE's port, from and to.
@@ -188,7 +188,7 @@ impl Rule {
 
     /// Whether a packet meets every condition.
     #[inline(always)]
-    pub fn matches(&self, key: &Key) -> bool {
+    pub fn matches(&self, key: &PacketKey) -> bool {
         let ([remote, local], [(remote_from, remote_to), (local_from, local_to)]) = (key.ports(), self.ports);
         self.matches_words(key)
             && (remote_from..=remote_to).contains(&remote)
@@ -197,7 +197,7 @@ impl Rule {
 
     /// Whether a packet meets every condition that is not a range of ports.
     #[inline(always)]
-    pub(crate) fn matches_words(&self, key: &Key) -> bool {
+    pub(crate) fn matches_words(&self, key: &PacketKey) -> bool {
         // Without a closure, which might stay a function of its own.
         let mut unmet = 0;
         for at in 0..WORDS {
@@ -207,7 +207,7 @@ impl Rule {
     }
 }
 
-impl Prefix {
+impl AddressPrefix {
     /// Value, mask and version of IP.
     fn words(self) -> ([u32; 4], [u32; 4], u8) {
         match self.address {

@@ -2,7 +2,7 @@
 //! behind a better match from elsewhere.
 
 use crate::block::{Block, choose_pair, words};
-use crate::key::{Key, has, word};
+use crate::key::{PacketKey, has, word};
 use crate::rows::RuleRows;
 use crate::rule::{Rank, Rule};
 use crate::simd::Compare;
@@ -40,7 +40,7 @@ impl Asks {
     }
 
     #[inline(always)]
-    fn are_met(self, key: &Key) -> bool {
+    fn are_met(self, key: &PacketKey) -> bool {
         key.words[word::PROTOCOL] & self.mask == self.value
     }
 }
@@ -213,7 +213,7 @@ impl Scan {
 
     /// Rank of the first rule before `best` that a packet matches; else `best`.
     #[inline(always)]
-    pub(crate) fn lookup<C: Compare>(&self, c: C, key: &Key, rows: &RuleRows, best: Rank) -> Rank {
+    pub(crate) fn lookup<C: Compare>(&self, c: C, key: &PacketKey, rows: &RuleRows, best: Rank) -> Rank {
         if !self.asks.are_met(key) {
             return best;
         }

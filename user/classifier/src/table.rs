@@ -4,7 +4,7 @@
 //! look-up costs one line and one block, whatever rules there are: what does not fit is refused, and stays in the scan.
 
 use crate::block::{Block, WordPair, words};
-use crate::key::{Key, WORDS};
+use crate::key::{PacketKey, WORDS};
 use crate::rows::RuleRows;
 use crate::rule::{Rank, Rule};
 use crate::simd::Compare;
@@ -111,7 +111,7 @@ impl TupleTable {
 
     /// The bucket in which a packet's rules would be; the empty one where there is none.
     #[inline(always)]
-    pub(crate) fn bucket<C: Compare>(&self, c: C, key: &Key) -> u32 {
+    pub(crate) fn bucket<C: Compare>(&self, c: C, key: &PacketKey) -> u32 {
         let hash = hash(&self.parts, &self.factors, &key.words);
         let line = &self.lines[self.line_of(hash)];
         let tagged = c.tagged(hash, &line.tags);
@@ -221,7 +221,7 @@ pub(crate) fn best_of<C: Compare>(
     c: C,
     tables: &[TupleTable],
     buckets: &Buckets,
-    key: &Key,
+    key: &PacketKey,
     rows: &RuleRows,
 ) -> Rank {
     let mut best = Rank::LAST;

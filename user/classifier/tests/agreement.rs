@@ -48,7 +48,7 @@ fn thousands_of_rules_agree_with_the_list() {
 fn lower_precedence_value_wins_in_any_order_of_installation() {
     let any = Pdi::default();
     let rule = |precedence, id| Rule::new(Rank::new(precedence, id), &any).unwrap();
-    let key = Key::new(&packet(&any, &mut Random::new(1)));
+    let key = PacketKey::new(&packet(&any, &mut Random::new(1)));
     for (_, mut c) in all() {
         assert_eq!(c.lookup(&key), None);
         for (precedence, id) in [(u32::MAX, 3), (255, 2), (100, 9), (100, 8), (255, 1), (u32::MAX, 0)] {

@@ -7,8 +7,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use common::rule_sets::{Mix, Random, packet, pdis, rules};
 use whimbrel_classifier::*;
 
-fn host(n: u32) -> Option<Prefix> {
-    Some(Prefix { address: IpAddr::V4(Ipv4Addr::from_bits(n)), length: 32 })
+fn host(n: u32) -> Option<AddressPrefix> {
+    Some(AddressPrefix { address: IpAddr::V4(Ipv4Addr::from_bits(n)), length: 32 })
 }
 
 fn filled(rules: &[Rule]) -> Classifier {
@@ -37,7 +37,7 @@ fn one_address_with_thousands_of_port_ranges_overflows_no_bucket() {
     let c = filled(&rules(&pdis));
     assert_eq!(c.shape(), (0, 5_000));
     let fields = packet(&pdis[0], &mut Random::new(1));
-    let at = |port| c.lookup(&Key::new(&Fields { ports: Some((port, 1)), ..fields }));
+    let at = |port| c.lookup(&PacketKey::new(&Fields { ports: Some((port, 1)), ..fields }));
     assert_eq!(at(4_999), Some(Rank::new(0, 0)));
     assert_eq!(at(60_001), None);
 }
@@ -76,14 +76,14 @@ fn rules_that_differ_only_in_a_rarely_used_field_are_separated() {
         let mut c = Classifier::with(instructions, 1);
         rules.iter().rev().for_each(|r| c.insert(*r));
         for (pdi, rule) in pdis.iter().zip(&rules) {
-            assert_eq!(c.lookup(&Key::new(&packet(pdi, r))), Some(rule.rank()), "{instructions:?}");
+            assert_eq!(c.lookup(&PacketKey::new(&packet(pdi, r))), Some(rule.rank()), "{instructions:?}");
         }
         let none = Pdi { application: Some(100), ..pdis[0] };
-        assert_eq!(c.lookup(&Key::new(&packet(&none, r))), None);
+        assert_eq!(c.lookup(&PacketKey::new(&packet(&none, r))), None);
         for (pdi, rule) in pdis.iter().zip(&rules).step_by(2) {
             assert!(c.remove(rule));
-            assert_eq!(c.lookup(&Key::new(&packet(pdi, r))), None);
+            assert_eq!(c.lookup(&PacketKey::new(&packet(pdi, r))), None);
         }
-        assert_eq!(c.lookup(&Key::new(&packet(&pdis[99], r))), Some(rules[99].rank()));
+        assert_eq!(c.lookup(&PacketKey::new(&packet(&pdis[99], r))), Some(rules[99].rank()));
     }
 }

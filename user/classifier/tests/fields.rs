@@ -31,15 +31,15 @@ fn v4() -> Fields {
 
 fn matches(pdi: &Pdi, fields: &Fields) -> bool {
     let rule = Rule::new(Rank::new(1, 1), pdi).expect("a rule that can match");
-    let key = Key::new(fields);
+    let key = PacketKey::new(fields);
     let mut ours = Classifier::new(1);
     ours.insert(rule);
     assert_eq!(ours.lookup(&key).is_some(), rule.matches(&key));
     rule.matches(&key)
 }
 
-fn prefix(address: &str, length: u8) -> Option<Prefix> {
-    Some(Prefix { address: address.parse().unwrap(), length })
+fn prefix(address: &str, length: u8) -> Option<AddressPrefix> {
+    Some(AddressPrefix { address: address.parse().unwrap(), length })
 }
 
 #[test] // TS 29.244 §7.5.2.2-2, §8.2.5
@@ -126,7 +126,7 @@ fn prefixes_of_every_length() {
             IpAddr::V6(a) => IpAddr::V6((a.to_bits() ^ 1 << (127 - bit)).into()),
         };
         for length in 0..=bits {
-            let pdi = Pdi { remote: Some(Prefix { address, length }), ..Pdi::default() };
+            let pdi = Pdi { remote: Some(AddressPrefix { address, length }), ..Pdi::default() };
             let at = |remote| Fields { remote, local: address, ..v4() };
             assert!(matches(&pdi, &at(address)));
             assert!(length == bits || matches(&pdi, &at(flipped(length))), "/{length}");

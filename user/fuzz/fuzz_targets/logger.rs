@@ -1,7 +1,7 @@
 //! What comes over the way between a packet logger and a UPF: a frame of their link, a hello, or a datagram. What is read is the same when written again.
 #![no_main]
 
-use whimbrel_user::logger::datagram::{self, HEAD_OCTETS, Head};
+use whimbrel_user::logger::datagram::{self, HEAD_OCTETS, DatagramHead};
 use whimbrel_user::logger::{LoggerFrame, LoggerHello};
 
 libfuzzer_sys::fuzz_target!(|octets: &[u8]| {
@@ -12,8 +12,8 @@ libfuzzer_sys::fuzz_target!(|octets: &[u8]| {
     if let Some(hello) = LoggerHello::read(octets) {
         assert_eq!(hello.to_octets(), octets);
     }
-    if let Some(head) = Head::read(octets) {
-        assert_eq!(Head::read(&head.to_octets()), Some(head));
+    if let Some(head) = DatagramHead::read(octets) {
+        assert_eq!(DatagramHead::read(&head.to_octets()), Some(head));
         let behind = octets.get(HEAD_OCTETS..).unwrap_or_default();
         assert_eq!(datagram::outcomes(behind).count(), behind.len() / 8);
     }

@@ -10,7 +10,7 @@ use whimbrel_gtpu::PORT;
 use whimbrel_ids::Instant;
 use whimbrel_user::DataNetwork;
 
-use crate::gre::Tunnel;
+use crate::gre::GreTunnel;
 use crate::harvest::Harvest;
 
 /// The program's one clock.
@@ -48,7 +48,7 @@ pub struct RouterLink {
     /// not of a software switch's ports.
     pub vlan: Option<Vlan>,
     /// A tunnel to a router, instead of `routers`.
-    pub tunnel: Option<Tunnel>,
+    pub tunnel: Option<GreTunnel>,
 }
 
 /// Frames of an Ethernet interface that have a tag (IEEE 802.1Q).

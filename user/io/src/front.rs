@@ -5,8 +5,10 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use whimbrel_user::logger::datagram::{HEAD_OCTETS, Head};
-use whimbrel_user::{Destination, DnIndex, HostAddresses, Origin, Packet, Slot, Verdict, packet_room};
+use whimbrel_user::logger::datagram::{DatagramHead, HEAD_OCTETS};
+use whimbrel_user::{
+    BurstPacket, Destination, DnIndex, HostAddresses, Origin, Packet, PacketVerdict, packet_room,
+};
 
 use crate::config::Config;
 use crate::error::{HostReport, Notice, StartError};
@@ -22,7 +24,7 @@ pub struct Front {
     outside: System,
     inside: Datagrams,
     io: IoCounters,
-    slots: Vec<Slot>,
+    slots: Vec<BurstPacket>,
     addresses: HostAddresses,
     /// Datagrams for UPFs that are being written.
     batch: Vec<(SocketAddr, Vec<u8>)>,
@@ -41,10 +43,10 @@ impl Front {
         let socket = UdpSocket::bind(inside).map_err(bind)?;
         let inside = Datagrams::of(socket, inside, false).map_err(bind)?;
         let (outside, host, addresses) = open_front(config)?;
-        let slot = |_| Slot {
+        let slot = |_| BurstPacket {
             origin: Origin::N6 { dn: DnIndex(0) },
             packet: Packet::with_room(room),
-            verdict: Verdict::Pending,
+            verdict: PacketVerdict::Pending,
         };
         Ok(Self {
             outside,
@@ -91,7 +93,7 @@ impl Front {
     }
 
     /// Receives a burst of UPFs' datagrams; how many. `each` gets their sender, head, and what is behind it.
-    pub fn receive_inside(&mut self, mut each: impl FnMut(SocketAddr, Head, &mut Packet)) -> usize {
+    pub fn receive_inside(&mut self, mut each: impl FnMut(SocketAddr, DatagramHead, &mut Packet)) -> usize {
         let mut from: [Option<(SocketAddr, usize)>; BATCH] = [None; BATCH];
         let packets = self.slots[..BATCH].iter_mut().map(|s| &mut s.packet);
         let received = self.inside.receive(packets, |i, peer, octets| from[i] = Some((peer, octets)));
@@ -102,7 +104,7 @@ impl Front {
         for (slot, from) in self.slots.iter_mut().zip(from).take(n) {
             let Some((peer, octets)) = from else { continue };
             slot.packet.received(octets);
-            match Head::read(slot.packet.octets()) {
+            match DatagramHead::read(slot.packet.octets()) {
                 Some(head) => {
                     slot.packet.came_logged(head.counter, HEAD_OCTETS);
                     each(peer, head, &mut slot.packet);
@@ -119,7 +121,7 @@ impl Front {
     }
 
     /// Sends a datagram to a UPF, at the latest with [`Self::flush_inside`].
-    pub fn send_inside(&mut self, to: SocketAddr, head: Head, behind: &[u8]) {
+    pub fn send_inside(&mut self, to: SocketAddr, head: DatagramHead, behind: &[u8]) {
         let (peer, octets) = &mut self.batch[self.waiting];
         *peer = to;
         octets.clear();

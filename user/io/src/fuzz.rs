@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::gre::{Tunnel, congested};
+use crate::gre::{GreTunnel, congested};
 use crate::ports::af_xdp::{frame, packet};
 
 /// Which of four tunnels there is, of either family, with a key and without, and a frame: it is read as one from a gNB and as one from a
@@ -18,7 +18,7 @@ pub fn frame(input: &[u8]) {
     } else {
         [1, 2].map(|n| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n).into())
     };
-    let tunnel = Tunnel { local: ends[0], remote: ends[1], key: (kind & 2 == 2).then_some(7) };
+    let tunnel = GreTunnel { local: ends[0], remote: ends[1], key: (kind & 2 == 2).then_some(7) };
     let within = |part: &[u8]| assert!(octets.as_ptr_range().contains(&part.as_ptr()) || part.is_empty());
     if let Some(datagram) = frame::read(octets) {
         within(datagram.payload);
@@ -35,10 +35,10 @@ pub fn frame(input: &[u8]) {
     if packet::destination(&kept).is_none() {
         return;
     }
-    let link = packet::Link { to: [2; 6], from: [3; 6], vlan: None };
+    let link = packet::FrameAddresses { to: [2; 6], from: [3; 6], vlan: None };
     let mut room = vec![0; kept.len() + 100];
     let written = packet::write(&mut room, link, Some(&tunnel), &kept);
-    let back = Tunnel { local: tunnel.remote, remote: tunnel.local, key: tunnel.key };
+    let back = GreTunnel { local: tunnel.remote, remote: tunnel.local, key: tunnel.key };
     let arrived = back.read(packet::of(&room[..written])).map(|c| c.packet);
     packet::hop(&mut kept);
     assert_eq!(arrived, (written > 0).then_some(kept.as_slice()));

@@ -15,7 +15,7 @@ const CE: u8 = 3;
 
 /// A GRE tunnel to a router. A kernel's `ip link add … type gre` (`ip6gre … encaplimit none`) makes the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tunnel {
+pub struct GreTunnel {
     /// This host's end.
     pub local: IpAddr,
     /// The router's, of the same family.
@@ -24,7 +24,7 @@ pub struct Tunnel {
     pub key: Option<u32>,
 }
 
-impl Tunnel {
+impl GreTunnel {
     /// Octets of GRE's header.
     pub(crate) fn header_octets(&self) -> usize {
         if self.key.is_some() { 8 } else { 4 }
@@ -41,7 +41,7 @@ impl Tunnel {
     }
 
     /// What a packet of the tunnel carries; `None` where it is none of it, or malformed.
-    pub(crate) fn read<'p>(&self, packet: &'p [u8]) -> Option<Carried<'p>> {
+    pub(crate) fn read<'p>(&self, packet: &'p [u8]) -> Option<CarriedPacket<'p>> {
         let (source, destination, class, content) = match packet.first()? {
             0x45 => ipv4(packet)?,
             first if first >> 4 == 6 => ipv6(packet)?,
@@ -59,7 +59,7 @@ impl Tunnel {
         let right = ours
             && (self.key.is_none() || self.key == key)
             && packet.first().is_some_and(|f| f >> 4 == version);
-        right.then_some(Carried { packet, congested: class & CE == CE })
+        right.then_some(CarriedPacket { packet, congested: class & CE == CE })
     }
 
     /// Writes the headers that go in front of a packet, and the packet; their octets, or `None` where there is no room, or no IP packet.
@@ -104,7 +104,7 @@ impl Tunnel {
 
 /// What came by a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Carried<'p> {
+pub(crate) struct CarriedPacket<'p> {
     pub(crate) packet: &'p [u8],
     /// A router on the tunnel's way says that it is full.
     pub(crate) congested: bool,
@@ -153,13 +153,13 @@ fn ipv6(packet: &[u8]) -> Option<OuterHeader<'_>> {
 mod tests {
     use super::*;
 
-    fn tunnel(v4: bool, key: Option<u32>) -> Tunnel {
+    fn tunnel(v4: bool, key: Option<u32>) -> GreTunnel {
         let ip = |a: &str, b: &str| if v4 { a.parse().unwrap() } else { b.parse().unwrap() };
-        Tunnel { local: ip("203.0.113.1", "2001:db8::1"), remote: ip("203.0.113.2", "2001:db8::2"), key }
+        GreTunnel { local: ip("203.0.113.1", "2001:db8::1"), remote: ip("203.0.113.2", "2001:db8::2"), key }
     }
 
-    fn back(t: Tunnel) -> Tunnel {
-        Tunnel { local: t.remote, remote: t.local, ..t }
+    fn back(t: GreTunnel) -> GreTunnel {
+        GreTunnel { local: t.remote, remote: t.local, ..t }
     }
 
     fn inner(v4: bool, class: u8) -> Vec<u8> {
@@ -178,7 +178,7 @@ mod tests {
         p
     }
 
-    fn written(t: Tunnel, packet: &[u8]) -> Vec<u8> {
+    fn written(t: GreTunnel, packet: &[u8]) -> Vec<u8> {
         let mut room = [0xee; 200];
         let n = t.write(&mut room, packet).unwrap();
         room[..n].to_vec()
@@ -207,7 +207,7 @@ mod tests {
                 for (v4_there, key_there) in all {
                     let read = back(tunnel(v4_there, key_there)).read(&w);
                     let same = (v4, key) == (v4_there, key_there);
-                    assert_eq!(read, same.then_some(Carried { packet: &packet, congested: false }));
+                    assert_eq!(read, same.then_some(CarriedPacket { packet: &packet, congested: false }));
                 }
                 assert_eq!(tunnel(v4, key).read(&w), None, "the wrong way round");
                 for octets in 0..w.len() {
@@ -218,7 +218,7 @@ mod tests {
             }
         }
         assert_eq!(tunnel(true, None).write(&mut [0; 99], &[0x10, 0]), None, "no IP");
-        let mixed = Tunnel { remote: tunnel(false, None).remote, ..tunnel(true, None) };
+        let mixed = GreTunnel { remote: tunnel(false, None).remote, ..tunnel(true, None) };
         assert_eq!(mixed.write(&mut [0; 99], &inner(true, 0)), None);
     }
 

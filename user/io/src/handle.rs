@@ -12,8 +12,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use whimbrel_user::{
-    COUNTED_EVERY, Change, Counters, HostAddresses, REPORTS_MAX, Report, SessionCounters, SessionId,
-    Steering, UpfU, packet_room,
+    COUNTED_EVERY, Counters, HostAddresses, REPORTS_MAX, SessionCounters, SessionId, ShardSteering, UpfU,
+    UserPlaneChange, UserPlaneReport, packet_room,
 };
 
 use crate::beats::Beats;
@@ -24,34 +24,34 @@ use crate::harvest::{Harvest, HarvestCounters};
 use crate::host::addresses::{self, AddressWatch};
 use crate::host::upkeep::{DeviceQueues, HostReport, Upkeep, check_pools};
 use crate::host::{Nat, Sysctls, set_up, set_up_frames};
-use crate::ports::af_xdp::xdp_fast_path::Memory as FastMemory;
+use crate::ports::af_xdp::xdp_fast_path::FastPathMemory;
 use crate::ports::af_xdp::{AfXdp, Front, Rings};
 use crate::ports::descriptors::Descriptors;
 use crate::ports::logged::{LoggedPort, LoggerEnd};
 #[cfg(feature = "measure")]
-use crate::ports::memory::{Memory, ports};
+use crate::ports::memory::{MemoryOuterEnd, ports};
 #[cfg(feature = "measure")]
 use crate::ports::pcap::{Pcap, Replay};
 use crate::ports::{Ports, system::System};
 use crate::state::StateFile;
-use crate::tap::Tapped;
-use crate::thread::{self, IoCounters, Request, ThreadsState};
+use crate::tap::TappedDatagram;
+use crate::thread::{self, IoCounters, ThreadRequest, ThreadsState};
 
 /// How long the packet thread may take to answer a question.
 const ANSWER_WITHIN: Duration = Duration::from_millis(200);
 
 /// The queue to the packet thread is full; here is the change back.
 #[derive(Debug)]
-pub struct QueueFull(pub Change);
+pub struct QueueFull(pub UserPlaneChange);
 
 /// A running user plane. Dropping it stops the packet threads and takes back what was set on the host.
 pub struct Handle {
     shared: Arc<ThreadsState>,
-    steering: Steering,
-    reports: Receiver<Report>,
+    steering: ShardSteering,
+    reports: Receiver<UserPlaneReport>,
     threads: Vec<JoinHandle<()>>,
     /// What is shared with a fast path, if there is one.
-    fast: Option<Arc<FastMemory>>,
+    fast: Option<Arc<FastPathMemory>>,
     /// Sends the host's addresses to the packet threads.
     watch: Option<AddressWatch>,
     host: HostSetup,
@@ -146,7 +146,7 @@ pub(crate) fn start_on_capture(
 }
 
 #[cfg(feature = "measure")]
-pub(crate) fn start_in_memory(config: Config) -> Result<(Handle, Memory), StartError> {
+pub(crate) fn start_in_memory(config: Config) -> Result<(Handle, MemoryOuterEnd), StartError> {
     let (inner, outer) = ports(config.user.shards.into()).map_err(StartError::System)?;
     Ok((spawn(config, inner, HostSetup::default())?, outer))
 }
@@ -258,7 +258,7 @@ pub(crate) fn spawn<P: Ports>(config: Config, ports: Vec<P>, host: HostSetup) ->
         }
         addresses.iter().for_each(|known| upf.set_host_addresses(Arc::new(known.clone())));
         let own = config.n3_addresses().collect();
-        let held = config.held.as_ref().map(|file| StateFile::again(file, &config.user));
+        let held = config.held.as_ref().map(|file| StateFile::map_for_held_packets(file, &config.user));
         let held = held.transpose().map_err(StartError::System)?;
         let held = held.map(|file| (file, config.user.clone()));
         let (shared, clock) = (Arc::clone(&handle.shared), Arc::clone(&config.clock));
@@ -276,7 +276,7 @@ pub(crate) fn spawn<P: Ports>(config: Config, ports: Vec<P>, host: HostSetup) ->
         let send = move |host: Arc<HostAddresses>| {
             for thread in &shared.threads {
                 // Full for a burst's time at most: a packet thread empties its queue before each burst.
-                let mut request = Request::HostAddresses(Arc::clone(&host));
+                let mut request = ThreadRequest::HostAddresses(Arc::clone(&host));
                 while let Err(full) = thread.requests.send(request)
                     && !shared.stop.load(Ordering::Acquire)
                 {
@@ -310,7 +310,7 @@ impl Handle {
         let host = Arc::new(addresses);
         for thread in &self.shared.threads {
             // Full for a burst's time at most: a packet thread empties its queue before each burst.
-            while thread.requests.send(Request::HostAddresses(Arc::clone(&host))).is_err()
+            while thread.requests.send(ThreadRequest::HostAddresses(Arc::clone(&host))).is_err()
                 && self.is_running()
             {
                 std::thread::yield_now();
@@ -336,26 +336,26 @@ impl Handle {
 
     /// Hands a change to the packet thread that has the session, which applies it before its next burst; a fast path releases the session before this
     /// returns, so no packet is decided on by the old rules any more.
-    pub fn apply(&self, change: Change) -> Result<(), QueueFull> {
-        if let (Some(fast), Change::Put { session, .. } | Change::Remove { session, .. }) =
+    pub fn apply(&self, change: UserPlaneChange) -> Result<(), QueueFull> {
+        if let (Some(fast), UserPlaneChange::Put { session, .. } | UserPlaneChange::Remove { session, .. }) =
             (&self.fast, &change)
         {
             fast.recall(session.index);
         }
         let thread = &self.shared.threads[self.steering.of_change(&change)];
-        thread.requests.send(Request::Change(change)).map_err(|r| match r {
-            Request::Change(change) => QueueFull(change),
-            Request::SessionCounters(..)
-            | Request::PathUsed(..)
-            | Request::HostAddresses(..)
-            | Request::Harvest(..) => {
+        thread.requests.send(ThreadRequest::Change(change)).map_err(|r| match r {
+            ThreadRequest::Change(change) => QueueFull(change),
+            ThreadRequest::SessionCounters(..)
+            | ThreadRequest::PathUsed(..)
+            | ThreadRequest::HostAddresses(..)
+            | ThreadRequest::Harvest(..) => {
                 unreachable!("what comes back is what was given")
             }
         })
     }
 
     /// Reports for UPF-C since the last call.
-    pub fn take_reports(&self) -> Vec<Report> {
+    pub fn take_reports(&self) -> Vec<UserPlaneReport> {
         self.reports.sleep();
         self.reports.take(REPORTS_MAX).collect()
     }
@@ -386,7 +386,7 @@ impl Handle {
     pub fn set_harvest(&self, harvest: Harvest) {
         for thread in &self.shared.threads {
             // Full for a burst's time at most: a packet thread empties its queue before each burst.
-            while thread.requests.send(Request::Harvest(harvest)).is_err() && self.is_running() {
+            while thread.requests.send(ThreadRequest::Harvest(harvest)).is_err() && self.is_running() {
                 std::thread::yield_now();
             }
         }
@@ -402,7 +402,7 @@ impl Handle {
     pub fn session_counters(&self, id: SessionId) -> Option<SessionCounters> {
         let (answer, answered) = mpsc::sync_channel(1);
         let thread = &self.shared.threads[self.steering.of_session(id)];
-        thread.requests.send(Request::SessionCounters(id, answer)).ok()?;
+        thread.requests.send(ThreadRequest::SessionCounters(id, answer)).ok()?;
         answered.recv_timeout(ANSWER_WITHIN).ok().flatten()
     }
 
@@ -413,7 +413,7 @@ impl Handle {
     }
 
     /// Copies since the last call.
-    pub fn take_tapped(&self) -> Vec<Tapped> {
+    pub fn take_tapped(&self) -> Vec<TappedDatagram> {
         self.shared.tap.take()
     }
 

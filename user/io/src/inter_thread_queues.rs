@@ -1,10 +1,10 @@
 //! What packet threads hand to each other: packets of sessions that are another's, by a ring for each two of them.
 
-use whimbrel_user::{DnIndex, Origin, Packet, Slot, Verdict};
+use whimbrel_user::{BurstPacket, DnIndex, Origin, Packet, PacketVerdict};
 
 use crate::channel::Sender;
 use crate::sys::ring::{Giver, Taker, ring};
-use crate::thread::Request;
+use crate::thread::ThreadRequest;
 
 /// Packets that may wait on the way to a thread, from all others together: 7 ms of 300,000 a second, in 5 MB.
 const WAITING_MAX: usize = 2048;
@@ -12,17 +12,17 @@ const WAITING_MAX: usize = 2048;
 /// A thread's ends of the ways from and to the others.
 pub(crate) struct InterThreadQueues {
     /// By the other's number; none to itself.
-    to: Vec<Option<(Giver<Slot>, Sender<Request>)>>,
-    from: Vec<Taker<Slot>>,
+    to: Vec<Option<(Giver<BurstPacket>, Sender<ThreadRequest>)>>,
+    from: Vec<Taker<BurstPacket>>,
     /// Which is asked first; turns, so that a flood by one thread does not starve the others.
     first: usize,
 }
 
 /// The ends of as many threads as there are ways to them, of packets with so much room.
-pub(crate) fn inter_thread_queues(requests: &[Sender<Request>], room: usize) -> Vec<InterThreadQueues> {
+pub(crate) fn inter_thread_queues(requests: &[Sender<ThreadRequest>], room: usize) -> Vec<InterThreadQueues> {
     let threads = requests.len();
     let origin = Origin::N6 { dn: DnIndex(0) };
-    let empty = || Slot { origin, packet: Packet::with_room(room), verdict: Verdict::Pending };
+    let empty = || BurstPacket { origin, packet: Packet::with_room(room), verdict: PacketVerdict::Pending };
     let none = |_| InterThreadQueues { to: Vec::new(), from: Vec::new(), first: 0 };
     let mut all: Vec<_> = (0..threads).map(none).collect();
     for at in 0..threads {
@@ -40,7 +40,7 @@ pub(crate) fn inter_thread_queues(requests: &[Sender<Request>], room: usize) -> 
 
 impl InterThreadQueues {
     /// Takes what the others have handed over, from the first slot on; how many there are.
-    pub(crate) fn receive(&mut self, slots: &mut [Slot]) -> usize {
+    pub(crate) fn receive(&mut self, slots: &mut [BurstPacket]) -> usize {
         let others = self.from.len();
         let mut n = 0;
         for i in 0..others {
@@ -57,10 +57,10 @@ impl InterThreadQueues {
     }
 
     /// Hands over the packets of a burst that are for others; how many there were, and how many of them found no room.
-    pub(crate) fn hand_over(&mut self, slots: &mut [Slot]) -> (u64, u64) {
+    pub(crate) fn hand_over(&mut self, slots: &mut [BurstPacket]) -> (u64, u64) {
         let (mut handed, mut lost) = (0, 0);
         for slot in slots {
-            let Verdict::Hand { to, .. } = slot.verdict else { continue };
+            let PacketVerdict::Hand { to, .. } = slot.verdict else { continue };
             let taken =
                 self.to.get_mut(usize::from(to)).and_then(Option::as_mut).is_some_and(|(g, _)| g.put(slot));
             handed += u64::from(taken);
@@ -82,7 +82,7 @@ impl InterThreadQueues {
     }
 
     /// The way to the thread that supervises paths; `None` for that one itself.
-    pub(crate) fn first(&self) -> Option<&Sender<Request>> {
+    pub(crate) fn first(&self) -> Option<&Sender<ThreadRequest>> {
         self.to.first()?.as_ref().map(|(_, requests)| requests)
     }
 }

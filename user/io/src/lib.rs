@@ -36,19 +36,19 @@ pub use config::{
 };
 pub use error::{HostProblem, HostReport, NoInterface, Notice, Obstacle, StartError};
 pub use front::Front as LoggerFront;
-pub use gre::Tunnel;
+pub use gre::GreTunnel;
 pub use handle::{Handle, QueueFull};
 pub use harvest::{Harvest, HarvestCounters};
 pub use ports::af_xdp::Rings;
 pub use ports::descriptors::Descriptors;
 pub use ports::logged::LoggerEnd;
 #[cfg(feature = "measure")]
-pub use ports::memory::Memory;
+pub use ports::memory::MemoryOuterEnd;
 #[cfg(feature = "measure")]
 pub use ports::pcap::Replay;
-pub use state::{StateChanges, StateFile, StateLock, announce_changes, boot, state_file_was_truncated};
+pub use state::{StateChangeWatch, StateFile, StateLock, announce_changes, boot_id, is_state_file_truncated};
 pub use sys::datagrams::TtlSocket;
-pub use tap::Tapped;
+pub use tap::TappedDatagram;
 pub use thread::{CHANGES_AT_ONCE, CHANGES_MAX, IoCounters};
 
 /// The user plane of this process.
@@ -88,9 +88,9 @@ impl UserPlane {
         handle::start_on_capture(config, from, to)
     }
 
-    /// Starts it on memory instead: what is put into the [`Memory`] is received, what is sent comes out of it.
+    /// Starts it on memory instead: what is put into the [`MemoryOuterEnd`] is received, what is sent comes out of it.
     #[cfg(feature = "measure")]
-    pub fn start_in_memory(config: Config) -> Result<(Handle, Memory), StartError> {
+    pub fn start_in_memory(config: Config) -> Result<(Handle, MemoryOuterEnd), StartError> {
         handle::start_in_memory(config)
     }
 }

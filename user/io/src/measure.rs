@@ -9,20 +9,20 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use whimbrel_ids::Teid;
-use whimbrel_user::{Destination, FastEntry, Origin, Packet, Slot};
+use whimbrel_user::{BurstPacket, Destination, FastEntry, Origin, Packet};
 
 use crate::config::Config;
 use crate::error::StartError;
 use crate::handle::{Handle, HostSetup, spawn};
 use crate::ports::Ports;
-use crate::sys::bpf::{Attach, DeviceMap, HashOf, Instruction, Link, Program, SharedArray};
+use crate::sys::bpf::{Attach, BpfLink, DeviceMap, HashOf, Instruction, Program, SharedArray};
 use crate::sys::datagrams::Datagrams;
 use crate::sys::scheduling;
 pub use crate::sys::scheduling::Priority;
 use crate::thread::IoCounters;
 use crate::xdp::measure as programs;
-pub use crate::xdp::measure::{Addresses, Step};
-pub use paced::{Draw, Pace, Paced, paced};
+pub use crate::xdp::measure::{Addresses, BareProgram};
+pub use paced::{Draw, Pace, PacedOutcome, paced};
 
 /// A user plane whose threads receive packets without end, each its own again and again, and whose packets go nowhere.
 ///
@@ -38,7 +38,7 @@ struct Endless {
 }
 
 impl Ports for Endless {
-    fn receive(&mut self, slots: &mut [Slot], _: &mut IoCounters) -> usize {
+    fn receive(&mut self, slots: &mut [BurstPacket], _: &mut IoCounters) -> usize {
         for slot in &mut *slots {
             let (origin, octets) = &self.packets[self.next];
             slot.packet.fill(octets);
@@ -96,7 +96,7 @@ impl Rows {
 
 /// What a frame of one session differs in.
 #[derive(Clone, Copy, Debug)]
-pub struct Source {
+pub struct FrameSession {
     /// The UPF's tunnel; of packets to UEs, nothing.
     pub teid: Teid,
     /// Address of the UE.
@@ -120,7 +120,7 @@ impl Flood {
         addresses: &Addresses,
         octets: usize,
         interface: u32,
-        sources: &[Source],
+        sources: &[FrameSession],
     ) -> io::Result<Self> {
         let template = programs::frame(uplink, addresses, octets);
         let shared = SharedArray::<[AtomicU64; 2]>::new(sources.len() as u32)?;
@@ -143,9 +143,9 @@ impl Flood {
 }
 
 /// A program on an interface, as long as this lives.
-pub struct Attached(#[expect(dead_code, reason = "held for its drop")] Link);
+pub struct AttachedProgram(#[expect(dead_code, reason = "held for its drop")] BpfLink);
 
-impl Attached {
+impl AttachedProgram {
     fn of(code: &[Instruction], interface: u32) -> io::Result<Self> {
         Program::load(code)?.attach(interface, Attach::Driver).map(Self)
     }
@@ -171,7 +171,7 @@ pub struct Ladder {
 
 impl Ladder {
     /// For packets of these sources, from UEs and to them. Errors: those of bpf(2).
-    pub fn new(sources: &[Source]) -> io::Result<Self> {
+    pub fn new(sources: &[FrameSession]) -> io::Result<Self> {
         let count = sources.len().next_power_of_two() as u32;
         let by_hash = HashOf::new(2 * count)?;
         for source in sources {
@@ -188,14 +188,14 @@ impl Ladder {
     /// The program of a step on an interface, which sends packets out of another. Errors: those of bpf(2).
     pub fn attach(
         &self,
-        step: Step,
+        step: BareProgram,
         uplink: bool,
         (interface, out): (u32, u32),
         addresses: &Addresses,
-    ) -> io::Result<Attached> {
+    ) -> io::Result<AttachedProgram> {
         let devices = DeviceMap::new(1)?;
         devices.set(0, out)?;
-        let memory = programs::Memory {
+        let memory = programs::BareProgramMemory {
             entries: self.entries.fd(),
             by_hash: self.by_hash.fd(),
             by_array: self.by_array.fd(),
@@ -204,6 +204,6 @@ impl Ladder {
         };
         let code = programs::bare(step, uplink, addresses, &memory);
         // The program keeps its maps.
-        Attached::of(&code, interface)
+        AttachedProgram::of(&code, interface)
     }
 }

@@ -1,4 +1,4 @@
-//! The state file of a UPF: [`whimbrel_user::State`] in a file that is mapped.
+//! The state file of a UPF: [`whimbrel_user::SessionMemory`] in a file that is mapped.
 
 use std::fs::{File, OpenOptions, read_to_string};
 use std::io;
@@ -7,12 +7,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::SystemTime;
 
-use whimbrel_user::{Config, State, StateMemory};
+use whimbrel_user::{Config, SessionMemory, StateMemory};
 
 use crate::sys::inotify::Inotify;
 use crate::sys::shared_file::SharedFile;
 
-/// The file, or a memory file (memfd) that another process has made.
+/// A state file on disk, or a memfd that another process created.
 pub struct StateFile(SharedFile);
 
 impl StateFile {
@@ -24,7 +24,7 @@ impl StateFile {
         Self::of_file(options.open(path)?, config)
     }
 
-    /// Makes a memory file that goes with this process. Errors: those of memfd_create(2) and mmap(2).
+    /// Creates a memfd that is lost when this process ends. Errors: those of memfd_create(2) and mmap(2).
     pub fn in_memory(config: &Config) -> io::Result<Self> {
         Self::of_file(File::from(crate::sys::memory_file(c"whimbrel-state")?), config)
     }
@@ -34,67 +34,67 @@ impl StateFile {
         Self::of_file(File::from(descriptor), config)
     }
 
-    /// Opens the file of a UPF that runs, to read it until that one has ended; this process has the file then. Errors: `NotFound` if that UPF has not
-    /// made it yet, and those of opening it.
+    /// Opens the state file of a running UPF to follow it; once that UPF has ended, this process may take the
+    /// file over. Errors: `NotFound` if that UPF has not made it yet, and those of opening it.
     pub fn follow(path: &Path, config: &Config) -> io::Result<(Self, StateLock)> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        let octets = usize::try_from(State::octets_for(config)).map_err(io::Error::other)?;
+        let octets = usize::try_from(SessionMemory::octets_for(config)).map_err(io::Error::other)?;
         let followed = Self(SharedFile::of_other(file, octets)?);
         let lock = StateLock(followed.0.try_clone_file()?);
         Ok((followed, lock))
     }
 
     /// The file, for packets that wait for idle UEs. Errors: those of dup(2).
-    pub fn file(&self) -> io::Result<File> {
+    pub fn try_clone_file(&self) -> io::Result<File> {
         self.0.try_clone_file()
     }
 
     /// The file of another [`StateFile`] of this process, mapped once more for the packets that wait. Errors: those of mmap(2).
-    pub(crate) fn again(file: &File, config: &Config) -> io::Result<Self> {
-        let octets = usize::try_from(State::octets_for(config)).map_err(io::Error::other)?;
+    pub(crate) fn map_for_held_packets(file: &File, config: &Config) -> io::Result<Self> {
+        let octets = usize::try_from(SessionMemory::octets_for(config)).map_err(io::Error::other)?;
         let mapped = SharedFile::of_other(file.try_clone()?, octets)?;
-        Ok(Self(mapped.reserve_behind(State::held_at(config))))
+        Ok(Self(mapped.reserve_behind(SessionMemory::held_at(config))))
     }
 
     fn of_file(file: File, config: &Config) -> io::Result<Self> {
-        let octets = usize::try_from(State::octets_for(config)).map_err(io::Error::other)?;
+        let octets = usize::try_from(SessionMemory::octets_for(config)).map_err(io::Error::other)?;
         SharedFile::new(file, octets).map(Self)
     }
 }
 
-/// The lock of a state file, which the UPF has that writes it. The kernel gives it to the process that waits as soon as no thread of that UPF runs
-/// any more, however it has ended.
+/// The lock on a state file, held by the UPF that writes it. The kernel passes it to the waiting process once
+/// the last thread of that UPF has exited, for whatever reason.
 pub struct StateLock(File);
 
 impl StateLock {
     /// Waits until this process has the file. Errors: those of flock(2).
-    pub fn wait(&self) -> io::Result<()> {
+    pub fn acquire(&self) -> io::Result<()> {
         self.0.lock()
     }
 
-    /// The file, which this process has. Errors: those of [`StateFile::of`].
+    /// Converts the acquired lock into the state file. Errors: those of [`StateFile::of`].
     pub fn into_state(self, config: &Config) -> io::Result<StateFile> {
         StateFile::of_file(self.0, config)
     }
 }
 
-/// Says when a state file has changed, to the process that follows it: writes to mapped memory are none that the kernel reports, so the UPF that writes them sets
-/// the file's time, by [`announce_changes`].
-pub struct StateChanges(Inotify);
+/// Reports changes of a state file to the process that follows it. The kernel does not report writes to
+/// mapped memory, so the UPF that writes them sets the file's time, by [`announce_changes`].
+pub struct StateChangeWatch(Inotify);
 
-impl StateChanges {
+impl StateChangeWatch {
     /// Of the file at this path, from now on. Errors: those of inotify(7), of which a user has a bounded number.
     pub fn of(path: &Path) -> io::Result<Self> {
         Inotify::of(path).map(Self)
     }
 
-    /// Forgets the changes until now, which the caller is about to look at.
-    pub fn take(&self) {
+    /// Discards pending notifications; call it before reading the file.
+    pub fn clear(&self) {
         self.0.drain();
     }
 }
 
-impl AsFd for StateChanges {
+impl AsFd for StateChangeWatch {
     /// Readable when there are changes.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -126,12 +126,12 @@ impl StateMemory for StateFile {
 
 /// True if a state file of this process was found truncated by another process since this one began. The
 /// content of such a file is lost, and later writes to it are not kept.
-pub fn state_file_was_truncated() -> bool {
+pub fn is_state_file_truncated() -> bool {
     crate::sys::truncation::was_found()
 }
 
-/// The name of the time since the host was started; zero where the kernel does not say.
-pub fn boot() -> [u8; 16] {
+/// The boot ID of the host; zero if the kernel does not provide it.
+pub fn boot_id() -> [u8; 16] {
     let text = read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits = text.trim().replace('-', "");
     u128::from_str_radix(&digits, 16).unwrap_or(0).to_be_bytes()
@@ -146,8 +146,8 @@ mod tests {
 
     #[test]
     fn the_boot_has_a_name() {
-        assert_ne!(boot(), [0; 16]);
-        assert_eq!(boot(), boot());
+        assert_ne!(boot_id(), [0; 16]);
+        assert_eq!(boot_id(), boot_id());
     }
 
     #[test]
@@ -156,16 +156,16 @@ mod tests {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).unwrap();
         let mut written = SharedFile::new(file, 8192).map(StateFile).unwrap();
-        let changes = StateChanges::of(&path).unwrap();
+        let changes = StateChangeWatch::of(&path).unwrap();
         let is_announced = || {
             let announced = which_are_readable(&[changes.as_fd()], Duration::ZERO).unwrap()[0];
-            changes.take();
+            changes.clear();
             announced
         };
         written.write(5_000, b"sessions");
         assert!(!is_announced(), "writes to mapped memory cost the kernel nothing");
         for _ in 0..3 {
-            announce_changes(&written.file().unwrap()).unwrap();
+            announce_changes(&written.try_clone_file().unwrap()).unwrap();
             assert!(is_announced());
             assert!(!is_announced(), "once");
         }
@@ -194,7 +194,7 @@ mod tests {
         let mut read = [1; 10];
         followed.read(40_000, &mut read);
         assert_eq!(&read, b"sessions\0\0");
-        let waits = std::thread::spawn(move || lock.wait());
+        let waits = std::thread::spawn(move || lock.acquire());
         drop(one);
         waits.join().unwrap().unwrap();
         assert_eq!(

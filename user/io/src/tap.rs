@@ -18,7 +18,7 @@ pub(crate) const TAPPED_MAX: usize = 8192;
 
 /// A datagram that N3 received or sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tapped {
+pub struct TappedDatagram {
     /// When, by the user plane's clock.
     pub at: Instant,
     /// Address and port that sent it.
@@ -34,7 +34,7 @@ pub struct Tapped {
 pub(crate) struct Tap {
     on: AtomicBool,
     lost: AtomicU64,
-    queue: Queue<Tapped>,
+    queue: Queue<TappedDatagram>,
 }
 
 impl Tap {
@@ -54,7 +54,7 @@ impl Tap {
     }
 
     /// Hands copies out, as many as find room; the others are counted. Leaves `copies` empty.
-    pub(crate) fn hand_out(&self, copies: &mut Vec<Tapped>) {
+    pub(crate) fn hand_out(&self, copies: &mut Vec<TappedDatagram>) {
         self.queue.extend(copies);
         if !copies.is_empty() {
             self.lost.fetch_add(copies.len() as u64, Ordering::Relaxed);
@@ -63,7 +63,7 @@ impl Tap {
     }
 
     /// Takes the messages that wait.
-    pub(crate) fn take(&self) -> Vec<Tapped> {
+    pub(crate) fn take(&self) -> Vec<TappedDatagram> {
         self.queue.take().into()
     }
 
@@ -88,8 +88,12 @@ mod tests {
         let tap = Tap::new().unwrap();
         assert!(!tap.is_on(), "off unless asked for");
         let address = SocketAddr::from(([127, 0, 0, 1], 2152));
-        let copy =
-            |n: usize| Tapped { at: Instant(n as u64), from: address, to: address, octets: vec![0; 8] };
+        let copy = |n: usize| TappedDatagram {
+            at: Instant(n as u64),
+            from: address,
+            to: address,
+            octets: vec![0; 8],
+        };
         let mut copies: Vec<_> = (0..TAPPED_MAX + 3).map(copy).collect();
         tap.hand_out(&mut copies);
         assert!(copies.is_empty());

@@ -10,8 +10,8 @@ use std::time::Duration;
 use whimbrel_gtpu::message_type;
 use whimbrel_ids::Instant;
 use whimbrel_user::{
-    Change, Counters, Destination, DnIndex, HostAddresses, Origin, Packet, PathUse, REPORTS_MAX, Report,
-    SessionCounters, SessionId, Slot, UpfU, Verdict,
+    BurstPacket, Counters, Destination, DnIndex, HostAddresses, Origin, Packet, PacketVerdict, PathUse,
+    REPORTS_MAX, SessionCounters, SessionId, UpfU, UserPlaneChange, UserPlaneReport,
 };
 
 use crate::beats::Beats;
@@ -23,7 +23,7 @@ use crate::ports::af_xdp::xdp_fast_path::XdpFastPath;
 use crate::ports::{BURST, Ports};
 use crate::state::StateFile;
 use crate::sys::poll;
-use crate::tap::{Tap, Tapped};
+use crate::tap::{Tap, TappedDatagram};
 
 /// Changes that may wait for the packet thread: a full second of a busy control plane.
 pub const CHANGES_MAX: usize = 65_536;
@@ -99,8 +99,8 @@ io_counters! {
 }
 
 /// What other threads ask of a packet thread.
-pub(crate) enum Request {
-    Change(Change),
+pub(crate) enum ThreadRequest {
+    Change(UserPlaneChange),
     SessionCounters(SessionId, mpsc::SyncSender<Option<SessionCounters>>),
     /// What another thread has to tell of a peer: for the thread that supervises paths.
     PathUsed(IpAddr, PathUse),
@@ -112,7 +112,7 @@ pub(crate) enum Request {
 
 /// What one packet thread and the others share.
 pub(crate) struct Public {
-    pub(crate) requests: Sender<Request>,
+    pub(crate) requests: Sender<ThreadRequest>,
     pub(crate) counters: Mutex<(Counters, IoCounters, HarvestCounters)>,
 }
 
@@ -129,7 +129,10 @@ pub(crate) struct ThreadsState {
 
 impl ThreadsState {
     /// What is shared by so many threads, their ends of the ways, and the others' end of the way of reports.
-    pub(crate) fn new(threads: usize, room: usize) -> std::io::Result<(Self, Vec<Ends>, Receiver<Report>)> {
+    pub(crate) fn new(
+        threads: usize,
+        room: usize,
+    ) -> std::io::Result<(Self, Vec<Ends>, Receiver<UserPlaneReport>)> {
         let (reports, from_threads) = channel(REPORTS_MAX)?;
         let ways = (0..threads).map(|_| channel(CHANGES_MAX)).collect::<std::io::Result<Vec<_>>>()?;
         let (to, from): (Vec<_>, Vec<_>) = ways.into_iter().unzip();
@@ -156,8 +159,8 @@ impl ThreadsState {
 /// A thread's ends of the ways from and to the others.
 pub(crate) struct Ends {
     number: usize,
-    requests: Receiver<Request>,
-    reports: Sender<Report>,
+    requests: Receiver<ThreadRequest>,
+    reports: Sender<UserPlaneReport>,
     queues: InterThreadQueues,
 }
 
@@ -171,7 +174,7 @@ struct Worker<'s, P> {
     ports: P,
     io: IoCounters,
     /// Reports that found no room.
-    reports: VecDeque<Report>,
+    reports: VecDeque<UserPlaneReport>,
     /// End markers that wait.
     ends_of_paths: VecDeque<(Instant, Destination, Packet)>,
     /// Path uses for the first thread that found no room.
@@ -180,7 +183,7 @@ struct Worker<'s, P> {
     /// Where N3 is, for copies of what leaves it.
     own: Vec<SocketAddr>,
     /// Copies of this turn.
-    copies: Vec<Tapped>,
+    copies: Vec<TappedDatagram>,
     /// Work for the time that packets leave.
     background: Option<Background>,
 }
@@ -195,8 +198,8 @@ pub(crate) fn run<P: Ports>(
     own: Vec<SocketAddr>,
 ) {
     let origin = Origin::N6 { dn: DnIndex(0) };
-    let slot = |_| Slot { origin, packet: Packet::with_room(room), verdict: Verdict::Pending };
-    let mut slots: Vec<Slot> = (0..BURST).map(slot).collect();
+    let slot = |_| BurstPacket { origin, packet: Packet::with_room(room), verdict: PacketVerdict::Pending };
+    let mut slots: Vec<BurstPacket> = (0..BURST).map(slot).collect();
     let path = ports.fast_path();
     let fast = path.is_some();
     path.into_iter().for_each(|memory| upf.attach_fast_path(Box::new(XdpFastPath::new(memory))));
@@ -232,7 +235,7 @@ pub(crate) fn run<P: Ports>(
         let errors = w.io.receive_errors;
         // What other threads took in before, and no more than leaves room for what comes here.
         let handed = w.ends.queues.receive(&mut slots[..BURST / 2]);
-        slots[handed..].iter_mut().for_each(|s| s.verdict = Verdict::Pending);
+        slots[handed..].iter_mut().for_each(|s| s.verdict = PacketVerdict::Pending);
         let received = w.ports.receive(&mut slots[handed..], &mut w.io);
         let n = handed + received;
         if w.io.receive_errors != errors {
@@ -273,9 +276,9 @@ pub(crate) fn run<P: Ports>(
 }
 
 /// What the pipeline lets pass.
-fn passed(slots: &[Slot]) -> impl Iterator<Item = (Destination, &Packet)> {
+fn passed(slots: &[BurstPacket]) -> impl Iterator<Item = (Destination, &Packet)> {
     slots.iter().filter_map(|s| match s.verdict {
-        Verdict::Send(to) => Some((to, &s.packet)),
+        PacketVerdict::Send(to) => Some((to, &s.packet)),
         _ => None,
     })
 }
@@ -293,11 +296,11 @@ impl<P: Ports> Worker<'_, P> {
         for request in self.ends.requests.take(CHANGES_AT_ONCE) {
             requests += 1;
             match request {
-                Request::Change(change) => self.upf.apply(now, change),
-                Request::PathUsed(peer, what) => self.upf.path_used(now, peer, what),
-                Request::HostAddresses(host) => self.upf.set_host_addresses(host),
-                Request::Harvest(harvest) => self.background = Background::new(harvest, now),
-                Request::SessionCounters(id, answer) => {
+                ThreadRequest::Change(change) => self.upf.apply(now, change),
+                ThreadRequest::PathUsed(peer, what) => self.upf.path_used(now, peer, what),
+                ThreadRequest::HostAddresses(host) => self.upf.set_host_addresses(host),
+                ThreadRequest::Harvest(harvest) => self.background = Background::new(harvest, now),
+                ThreadRequest::SessionCounters(id, answer) => {
                     // The asker may have given up.
                     answer.try_send(self.upf.session_counters(id)).ok();
                 }
@@ -307,7 +310,7 @@ impl<P: Ports> Worker<'_, P> {
     }
 
     /// Decides on a burst, with background work while its memory is loaded.
-    fn burst(&mut self, now: Instant, slots: &mut [Slot]) {
+    fn burst(&mut self, now: Instant, slots: &mut [BurstPacket]) {
         let packets = slots.len();
         match self.background.as_mut().and_then(|background| background.in_stalls(now, packets)) {
             None => self.upf.burst(now, slots),
@@ -316,11 +319,11 @@ impl<P: Ports> Worker<'_, P> {
     }
 
     /// Copies the datagrams of a burst, before the pipeline takes their headers off.
-    fn copy_received(&mut self, at: Instant, slots: &[Slot]) {
+    fn copy_received(&mut self, at: Instant, slots: &[BurstPacket]) {
         for slot in slots {
             let Origin::N3 { peer, local } = slot.origin else { continue };
             let Some(&to) = self.own.iter().find(|own| own.ip() == local) else { continue };
-            self.copies.push(Tapped { at, from: peer, to, octets: slot.packet.octets().to_vec() });
+            self.copies.push(TappedDatagram { at, from: peer, to, octets: slot.packet.octets().to_vec() });
         }
     }
 
@@ -329,12 +332,12 @@ impl<P: Ports> Worker<'_, P> {
         for (to, packet) in packets {
             let Destination::N3 { peer, .. } = to else { continue };
             let Some(&from) = self.own.iter().find(|own| own.is_ipv4() == peer.is_ipv4()) else { continue };
-            self.copies.push(Tapped { at, from, to: peer, octets: packet.octets().to_vec() });
+            self.copies.push(TappedDatagram { at, from, to: peer, octets: packet.octets().to_vec() });
         }
     }
 
     /// Sends what the pipeline made, then what it passed.
-    fn send(&mut self, now: Instant, slots: &[Slot], tapped: bool) {
+    fn send(&mut self, now: Instant, slots: &[BurstPacket], tapped: bool) {
         let mut own: Vec<(Destination, Packet)> = Vec::new();
         while let Some((to, packet)) = self.upf.next_output() {
             if self.fast && is_end_marker(to, &packet) {
@@ -359,12 +362,12 @@ impl<P: Ports> Worker<'_, P> {
     }
 
     /// Hands packets to the threads that have their sessions, and what is to be known of paths to the first.
-    fn hand_over(&mut self, slots: &mut [Slot]) {
+    fn hand_over(&mut self, slots: &mut [BurstPacket]) {
         let queues = &mut self.ends.queues;
         if let Some(first) = queues.first() {
             self.path_uses.extend(self.upf.take_path_uses());
             while let Some((peer, what)) = self.path_uses.pop_front() {
-                if first.send(Request::PathUsed(peer, what)).is_err() {
+                if first.send(ThreadRequest::PathUsed(peer, what)).is_err() {
                     self.path_uses.push_front((peer, what));
                     break;
                 }

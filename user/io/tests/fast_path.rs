@@ -319,7 +319,8 @@ fn a_capture_has_the_packets_that_the_driver_would_forward() {
     let captured = |sequence: u16| {
         assert!(ping(&gnb, teid, ue, sequence, SURELY));
         let copies = net.handle.take_tapped();
-        let has = |c: &whimbrel_user_io::Tapped| c.octets.windows(2).any(|w| w == sequence.to_be_bytes());
+        let has =
+            |c: &whimbrel_user_io::TappedDatagram| c.octets.windows(2).any(|w| w == sequence.to_be_bytes());
         copies.iter().filter(|c| has(c)).count() >= 2
     };
     let begun = Instant::now();

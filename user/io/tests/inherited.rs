@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
 use common::*;
-use whimbrel_user::State;
-use whimbrel_user_io::{Config, Descriptors, Handle, N3Io, StateFile, UserPlane, boot};
+use whimbrel_user::SessionMemory;
+use whimbrel_user_io::{Config, Descriptors, Handle, N3Io, StateFile, UserPlane, boot_id};
 
 const PACKETS: u16 = 40;
 
@@ -20,9 +20,9 @@ fn each_way(test: &str, run: impl Fn(Config, Namespace)) {
     });
 }
 
-fn open(path: &std::path::Path, config: &mut Config) -> State {
+fn open(path: &std::path::Path, config: &mut Config) -> SessionMemory {
     let file = StateFile::open(path, &config.user).unwrap();
-    State::open(Box::new(file), &mut config.user, boot(), (config.clock)())
+    SessionMemory::open(Box::new(file), &mut config.user, boot_id(), (config.clock)())
 }
 
 fn server() -> (Namespace, UdpSocket) {

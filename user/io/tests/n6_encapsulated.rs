@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use common::*;
-use whimbrel_user_io::{Config, N3Io, RouterLink, StartError, Tunnel, UserPlane, Vlan};
+use whimbrel_user_io::{Config, GreTunnel, N3Io, RouterLink, StartError, UserPlane, Vlan};
 
 const KINDS: [(&str, N3Io); 2] = [("udp", N3Io::Udp), ("af_xdp", N3Io::AfXdp)];
 const SERVER_IPV6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x113, 0, 0, 0, 0, 2);
@@ -167,7 +167,7 @@ fn gre_socket(v4: bool) -> File {
 }
 
 /// The other end of a tunnel, with what is beyond it: GRE's header is all that is not the kernel's.
-fn far_end(server: &Namespace, tunnel: Tunnel) -> Relay {
+fn far_end(server: &Namespace, tunnel: GreTunnel) -> Relay {
     let far = server.device("far", false);
     server.sh(&format!(
         "ip link set far mtu 1400 up; ip address add {BEYOND}/32 dev far; ip address add {BEYOND_IPV6}/128 dev far nodad
@@ -209,12 +209,12 @@ fn far_end(server: &Namespace, tunnel: Tunnel) -> Relay {
     })
 }
 
-fn by_tunnel(io: N3Io, v4: bool, key: Option<u32>) -> (Config, Tunnel) {
+fn by_tunnel(io: N3Io, v4: bool, key: Option<u32>) -> (Config, GreTunnel) {
     let (local, remote): (IpAddr, IpAddr) = match v4 {
         true => (Ipv4Addr::new(203, 0, 113, 1).into(), SERVER.into()),
         false => (Ipv6Addr::new(0x2001, 0xdb8, 0x113, 0, 0, 0, 0, 1).into(), SERVER_IPV6.into()),
     };
-    let tunnel = Tunnel { local, remote, key };
+    let tunnel = GreTunnel { local, remote, key };
     (by(io, RouterLink { interface: "n6".into(), routers: vec![], vlan: None, tunnel: Some(tunnel) }), tunnel)
 }
 

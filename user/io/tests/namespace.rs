@@ -13,7 +13,7 @@ use whimbrel_gtpu::signalling::{echo_request, echo_response};
 use whimbrel_pfcp::Message;
 use whimbrel_pfcp::ie::*;
 use whimbrel_pfcp::msg::*;
-use whimbrel_user::{Change, SessionId};
+use whimbrel_user::{SessionId, UserPlaneChange};
 use whimbrel_user_io::{Config, FramesDevice, N3Io, Notice, StartError, UserPlane};
 
 #[test]
@@ -353,7 +353,9 @@ fn changes_reach_the_packet_thread_without_sockets() {
     assert!(memory.put(origin, echo.as_ref()));
     let unknown = SessionId { index: 0, generation: 0 };
     assert_eq!(handle.session_counters(unknown), None);
-    handle.apply(Change::Remove { session: unknown, token: Some(whimbrel_user::Token(1)) }).unwrap();
+    handle
+        .apply(UserPlaneChange::Remove { session: unknown, token: Some(whimbrel_user::UsageToken(1)) })
+        .unwrap();
     let end = Instant::now() + SURELY;
     let (mut sent, mut reports) = (vec![], vec![]);
     while (sent.is_empty() || reports.is_empty()) && Instant::now() < end {

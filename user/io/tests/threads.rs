@@ -9,13 +9,13 @@ use common::*;
 use whimbrel_gtpu::Gtpu;
 use whimbrel_ids::{Instant, Teid};
 use whimbrel_user::{Destination, DnIndex, Origin, SessionId};
-use whimbrel_user_io::{Harvest, HarvestCounters, Memory, N3Io, SpreadBy, UserPlane};
+use whimbrel_user_io::{Harvest, HarvestCounters, MemoryOuterEnd, N3Io, SpreadBy, UserPlane};
 
 const THREADS: usize = 4;
 const GNB_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(GNB), 2152);
 
 /// A user plane in memory, with an SMF, and sessions.
-fn in_memory(sessions: u64) -> (Control, Memory, Vec<(SessionId, Teid, Ipv4Addr)>) {
+fn in_memory(sessions: u64) -> (Control, MemoryOuterEnd, Vec<(SessionId, Teid, Ipv4Addr)>) {
     let mut config = config(N3Io::Udp);
     config.user.shards = THREADS as u8;
     config.user.sessions_max = 1_000;

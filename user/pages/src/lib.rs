@@ -14,7 +14,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
 
-pub use octets::Octets;
+pub use octets::PageOctets;
 use region::PageRegion;
 
 /// Octets of a large page on x86-64, and on AArch64 with small pages of 4 KiB.

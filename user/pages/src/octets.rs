@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::Pages;
 
 /// A fixed number of octets with one owner.
-pub struct Octets {
+pub struct PageOctets {
     at: NonNull<u8>,
     len: usize,
     /// What they were cut from; `None`: a box of their own.
@@ -17,11 +17,11 @@ pub struct Octets {
 }
 
 // SAFETY: the octets are this value's alone, as those of a box are: pieces of one memory do not overlap, and no code reads the whole.
-unsafe impl Send for Octets {}
+unsafe impl Send for PageOctets {}
 // SAFETY: as above; shared, it gives out shared references alone.
-unsafe impl Sync for Octets {}
+unsafe impl Sync for PageOctets {}
 
-impl Octets {
+impl PageOctets {
     /// So many, all zero.
     pub fn new(len: usize) -> Self {
         Self::from(vec![0; len].into_boxed_slice())
@@ -39,27 +39,27 @@ impl Octets {
     }
 }
 
-impl From<Box<[u8]>> for Octets {
+impl From<Box<[u8]>> for PageOctets {
     fn from(octets: Box<[u8]>) -> Self {
         let len = octets.len();
         Self { at: NonNull::from(Box::leak(octets)).cast(), len, of: None }
     }
 }
 
-impl Clone for Octets {
+impl Clone for PageOctets {
     /// A box of their own with the same octets.
     fn clone(&self) -> Self {
         Self::from(Box::from(&**self))
     }
 }
 
-impl fmt::Debug for Octets {
+impl fmt::Debug for PageOctets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
 }
 
-impl Deref for Octets {
+impl Deref for PageOctets {
     type Target = [u8];
 
     #[inline]
@@ -69,7 +69,7 @@ impl Deref for Octets {
     }
 }
 
-impl DerefMut for Octets {
+impl DerefMut for PageOctets {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above; `&mut self` excludes other readers.
@@ -77,7 +77,7 @@ impl DerefMut for Octets {
     }
 }
 
-impl Drop for Octets {
+impl Drop for PageOctets {
     fn drop(&mut self) {
         if self.of.is_none() {
             let whole = NonNull::slice_from_raw_parts(self.at, self.len);
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn pieces_are_apart_and_outlive_each_other() {
-        let mut pieces: Vec<_> = Octets::many(3000, 1000).collect();
+        let mut pieces: Vec<_> = PageOctets::many(3000, 1000).collect();
         for (n, piece) in pieces.iter_mut().enumerate() {
             assert!(piece.iter().all(|o| *o == 0));
             piece.fill(n as u8);
@@ -107,8 +107,8 @@ mod tests {
 
     #[test]
     fn no_octets_are_octets_too() {
-        assert!(Octets::new(0).is_empty());
-        assert!(Octets::many(2, 0).all(|o| o.is_empty()));
-        assert_eq!(Octets::many(0, 9).count(), 0);
+        assert!(PageOctets::new(0).is_empty());
+        assert!(PageOctets::many(2, 0).all(|o| o.is_empty()));
+        assert_eq!(PageOctets::many(0, 9).count(), 0);
     }
 }

@@ -8,12 +8,12 @@ use crate::session_id::SessionId;
 
 /// Rates promised, kbit/s, uplink and downlink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Promised {
+pub(super) struct PromisedRates {
     ul_kbps: u64,
     dl_kbps: u64,
 }
 
-impl Promised {
+impl PromisedRates {
     /// By the rules of a session.
     pub(super) fn of(rules: &SessionRules) -> Self {
         rules.qers.iter().fold(Self::default(), |all, q| Self {
@@ -38,15 +38,15 @@ impl Promised {
 
 /// What a session may promise: what it does already, and what others leave.
 #[derive(Clone, Copy)]
-pub(super) struct Room(Option<(Promised, Promised)>);
+pub(super) struct Room(Option<(PromisedRates, PromisedRates)>);
 
 impl UpfC {
     /// Of a session that stands, or of a new one.
     pub(super) fn room_to_promise(&self, session: Option<SessionId>) -> Room {
         let Some(most) = self.config.guaranteed else { return Room(None) };
-        let most = Promised { ul_kbps: most.ul_kbps, dl_kbps: most.dl_kbps };
+        let most = PromisedRates { ul_kbps: most.ul_kbps, dl_kbps: most.dl_kbps };
         let own = session.and_then(|id| self.sessions.get(id));
-        let own = own.map_or(Promised::default(), |s| Promised::of(&s.rules));
+        let own = own.map_or(PromisedRates::default(), |s| PromisedRates::of(&s.rules));
         Room(Some((own, most.without(self.sessions.promised().without(own)))))
     }
 }
@@ -55,7 +55,7 @@ impl Room {
     /// Lets rules pass that promise no more. Those of a session that promises less than before pass in any case.
     pub(super) fn judge(self, rules: SessionRules) -> Result<SessionRules, RuleRefusal> {
         let Some((own, most)) = self.0 else { return Ok(rules) };
-        let new = Promised::of(&rules);
+        let new = PromisedRates::of(&rules);
         let above = |new: u64, own: u64, most: u64| new > own && new > most;
         if above(new.ul_kbps, own.ul_kbps, most.ul_kbps) || above(new.dl_kbps, own.dl_kbps, most.dl_kbps) {
             let promising = rules.qers.iter().rfind(|q| q.gbr_ul_kbps > 0 || q.gbr_dl_kbps > 0);

@@ -14,7 +14,7 @@ use super::replies::ReplyKey;
 use super::{Outbox, UpfC};
 use crate::applications::{Application, DomainName, DomainNameProtocol, FlowDescriptionError, Pfd};
 use crate::event::Event;
-use crate::exchange::{Change, Effects};
+use crate::exchange::{Effects, UserPlaneChange};
 use crate::limits::{APPLICATIONS_MAX, RENEWED_PER_TICK_MAX};
 use crate::rules::{Draft, SessionRules};
 use crate::session_id::SessionId;
@@ -100,7 +100,7 @@ impl UpfC {
             let rules = Arc::new(rules);
             // This does not confirm a predicted session.
             self.sessions.set_rules(session, Arc::clone(&rules));
-            out.changes.push(Change::Put { session, rules, effects: Effects::default() });
+            out.changes.push(UserPlaneChange::Put { session, rules, effects: Effects::default() });
         }
     }
 

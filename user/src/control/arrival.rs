@@ -19,14 +19,14 @@ use crate::session_id::SessionId;
 
 /// When a request's rules begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum When {
+pub(super) enum RulesStart {
     /// The rules begin at once.
     Now,
     /// With the first packet that shows that the UE has arrived.
     OnArrival,
 }
 
-impl When {
+impl RulesStart {
     pub(super) fn of(on_arrival: Option<OnArrival>) -> Self {
         if on_arrival.is_some() { Self::OnArrival } else { Self::Now }
     }
@@ -78,24 +78,24 @@ impl UpfC {
         &mut self,
         now: Instant,
         session: SessionId,
-        when: When,
+        when: RulesStart,
         keeps_prediction: bool,
         rules: &Arc<SessionRules>,
     ) {
         let Some(s) = self.sessions.get_mut(session) else { return };
         match when {
-            When::Now => {
+            RulesStart::Now => {
                 if !keeps_prediction {
                     s.predicted = None;
                 }
                 self.sessions.set_rules(session, Arc::clone(rules));
                 self.confirm(session);
             }
-            When::OnArrival if s.provisional_until.is_some() => {
+            RulesStart::OnArrival if s.provisional_until.is_some() => {
                 self.sessions.set_rules(session, Arc::clone(rules));
                 self.await_ue(now, session);
             }
-            When::OnArrival => s.predicted = Some((now, Arc::clone(rules))),
+            RulesStart::OnArrival => s.predicted = Some((now, Arc::clone(rules))),
         }
     }
 

@@ -24,7 +24,7 @@ use super::replies::ReplyKey;
 use super::requests::PATIENCE;
 use super::{Outbox, UpfC, is_request};
 use crate::event::{AssociationEnd, Event};
-use crate::exchange::Change;
+use crate::exchange::UserPlaneChange;
 use crate::limits::ASSOCIATIONS_MAX;
 use crate::session_id::SessionId;
 
@@ -578,7 +578,7 @@ impl UpfC {
     /// Ends a session without asking for its usage.
     pub(super) fn drop_session(&mut self, session: SessionId, out: &mut Outbox) {
         if self.sessions.remove(session).is_some() {
-            out.changes.push(Change::Remove { session, token: None });
+            out.changes.push(UserPlaneChange::Remove { session, token: None });
             out.events.push(Event::SessionDeleted { session });
         }
     }

@@ -8,7 +8,7 @@ use whimbrel_pfcp::msg::SessionDeletionResponse;
 use super::replies::ReplyKey;
 use super::{NO_SESSION, Outbox, UpfC};
 use crate::event::Event;
-use crate::exchange::{Change, Token};
+use crate::exchange::{UsageToken, UserPlaneChange};
 use crate::session_id::SessionId;
 
 impl UpfC {
@@ -37,7 +37,7 @@ impl UpfC {
         } else {
             self.wait(now, key, cp_seid, response.into(), out)
         };
-        out.changes.push(Change::Remove { session, token });
+        out.changes.push(UserPlaneChange::Remove { session, token });
         out.events.push(Event::SessionDeleted { session });
     }
 
@@ -45,7 +45,7 @@ impl UpfC {
     pub(super) fn figures(
         &mut self,
         now: Instant,
-        token: Token,
+        token: UsageToken,
         reports: Vec<whimbrel_pfcp::rule::UsageReport>,
         out: &mut Outbox,
     ) {

@@ -6,13 +6,13 @@ use whimbrel_ids::{Instant, Seid, Teid};
 use whimbrel_pfcp::ie::{Cause, Choice, FSeid, FTeid, OffendingIe, SessionEstablishmentFlags};
 use whimbrel_pfcp::msg::{SessionEstablishmentRequest, SessionEstablishmentResponse};
 
-use super::arrival::When;
+use super::arrival::RulesStart;
 use super::kept::StateRoom;
 use super::replies::ReplyKey;
 use super::{Outbox, UpfC};
 use crate::event::Event;
-use crate::exchange::{Change, Effects};
-use crate::rules::{Allocator, Changed, Draft, RuleRefusal, SessionKind, SessionRules, upper};
+use crate::exchange::{Effects, UserPlaneChange};
+use crate::rules::{Allocator, Draft, RequestEffects, RuleRefusal, SessionKind, SessionRules, upper};
 use crate::session_id::SessionId;
 
 impl UpfC {
@@ -23,7 +23,7 @@ impl UpfC {
         m: SessionEstablishmentRequest,
         out: &mut Outbox,
     ) {
-        let when = When::of(m.on_arrival);
+        let when = RulesStart::of(m.on_arrival);
         let cp = m.cp_f_seid;
         let node_id = self.config.node_id.clone();
         let of_peer = self.associations.get(&m.node_id).filter(|a| a.peer.ip() == key.peer.ip());
@@ -32,7 +32,7 @@ impl UpfC {
             let response = SessionEstablishmentResponse::new(node_id, Cause::NoEstablishedPfcpAssociation);
             return self.answer(now, key, Some(cp.seid), &response.into(), out);
         };
-        if when == When::OnArrival && self.sessions.of_cp(association, &cp).is_some() {
+        if when == RulesStart::OnArrival && self.sessions.of_cp(association, &cp).is_some() {
             // It stands; what is predicted of it is a modification.
             let response = SessionEstablishmentResponse::new(node_id, Cause::RequestRejected);
             return self.answer(now, key, Some(cp.seid), &response.into(), out);
@@ -52,10 +52,10 @@ impl UpfC {
                 });
                 let effects = Effects::default();
                 out.changes.push(match when {
-                    When::Now => Change::Put { session, rules, effects },
-                    When::OnArrival => Change::Predict { session, rules, effects },
+                    RulesStart::Now => UserPlaneChange::Put { session, rules, effects },
+                    RulesStart::OnArrival => UserPlaneChange::Predict { session, rules, effects },
                 });
-                if when == When::OnArrival {
+                if when == RulesStart::OnArrival {
                     self.await_ue(now, session);
                 }
                 let (load_control_information, overload_control_information) =
@@ -114,7 +114,7 @@ impl UpfC {
         &mut self,
         association: u32,
         m: &SessionEstablishmentRequest,
-    ) -> Result<(SessionId, SessionRules, Changed), RuleRefusal> {
+    ) -> Result<(SessionId, SessionRules, RequestEffects), RuleRefusal> {
         if m.cp_f_seid.seid == Seid(0) {
             return Err(RuleRefusal::CpSeid);
         }

@@ -21,7 +21,10 @@ use crate::logger::StateRecord;
 use crate::pipeline::prediction_stands;
 use crate::rules::{Application, Draft, NONE, RuleRefusal, SessionRules};
 use crate::session_id::SessionId;
-use crate::state::{Blocks, Found, Kind, SPARE_BLOCKS, Source, State, StateRefusal, Stored, stored};
+use crate::state::{
+    Blocks, FoundRecord, SPARE_BLOCKS, SessionMemory, StateRecordKind, StateRefusal, Stored, StoredReader,
+    stored,
+};
 
 /// Octets of a session's record besides its rules: its names, and the answer that made it, generously.
 const BESIDE_RULES_OCTETS: usize = 768;
@@ -44,7 +47,7 @@ impl Keeper {
 
 /// What a successor has begun with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoredSessions {
     /// Sessions that stand.
     pub sessions: usize,
     /// Sessions that could not be restored: rubbish, or none that this configuration can have.
@@ -120,7 +123,7 @@ fn octets_of(value: &impl Stored) -> Vec<u8> {
 }
 
 pub(super) fn read<T: Stored>(octets: &[u8]) -> Option<T> {
-    let mut from = Source::new(octets);
+    let mut from = StoredReader::new(octets);
     T::restore(&mut from).filter(|_| from.is_empty())
 }
 
@@ -156,14 +159,15 @@ impl UpfC {
     pub fn with_state(
         config: Config,
         now: Instant,
-        state: State,
+        state: SessionMemory,
         out: &mut Outbox,
-    ) -> Result<(Self, Restored), ConfigError> {
+    ) -> Result<(Self, RestoredSessions), ConfigError> {
         let mut upf = Self::new(config, now)?;
-        let mut restored = Restored { refusal: state.refusal(), ..Restored::default() };
+        let mut restored = RestoredSessions { refusal: state.refusal(), ..RestoredSessions::default() };
         upf.recovery = state.recovery();
         let (mut blocks, mut found) = state.take();
-        let node = found.iter().find(|f| f.kind == Kind::Node).and_then(|f| read::<Node>(&f.octets));
+        let node =
+            found.iter().find(|f| f.kind == StateRecordKind::Node).and_then(|f| read::<Node>(&f.octets));
         let known = node.filter(|node| {
             let alike = node.shards == upf.config.shards;
             if !alike {
@@ -211,8 +215,14 @@ impl UpfC {
         self.keeper.is_some()
     }
 
-    fn restore(&mut self, now: Instant, found: Vec<Found>, restored: &mut Restored, out: &mut Outbox) {
-        for f in found.iter().filter(|f| f.kind == Kind::Application) {
+    fn restore(
+        &mut self,
+        now: Instant,
+        found: Vec<FoundRecord>,
+        restored: &mut RestoredSessions,
+        out: &mut Outbox,
+    ) {
+        for f in found.iter().filter(|f| f.kind == StateRecordKind::Application) {
             if let Some(a) = read::<StoredApplication>(&f.octets) {
                 self.applications.restore(a.association, a.application);
             }
@@ -220,11 +230,11 @@ impl UpfC {
             keeper.for_each(|k| k.applications = k.applications.max(f.id.saturating_add(1)));
         }
         let of = |kind| found.iter().filter(move |f| f.kind == kind);
-        let places: Vec<(u32, StoredPlace)> = of(Kind::Session)
+        let places: Vec<(u32, StoredPlace)> = of(StateRecordKind::Session)
             .filter(|f| f.id < self.config.sessions_max.min(SESSIONS_MAX))
             .filter_map(|f| Some((f.id, read(&f.octets)?)))
             .collect();
-        restored.lost = of(Kind::Session).count() - places.len();
+        restored.lost = of(StateRecordKind::Session).count() - places.len();
         for (_, place) in &places {
             if let Some((key, octets)) = &place.answered {
                 self.replies.keep(now, *key, Some(octets.clone().into()));
@@ -243,7 +253,7 @@ impl UpfC {
             all.push((id, session));
         }
         self.sessions.restore(all);
-        let counted = of(Kind::Counted).filter_map(|f| {
+        let counted = of(StateRecordKind::Counted).filter_map(|f| {
             let known = read::<StoredCounted>(&f.octets)?;
             Some((SessionId { index: f.id, generation: known.generation }, known.counted))
         });
@@ -257,7 +267,7 @@ impl UpfC {
             restored.sessions += 1;
             self.restore_in_pipeline(id, counted.remove(&id), out);
         }
-        for f in of(Kind::Request) {
+        for f in of(StateRecordKind::Request) {
             if let Some(request) = read::<StoredRequest>(&f.octets) {
                 let session = SessionId::from_seid(Seid(request.session));
                 let stands = session.filter(|id| self.sessions.get(*id).is_some());
@@ -268,12 +278,16 @@ impl UpfC {
     }
 
     /// A session as it may stand with this configuration, its references resolved.
-    pub(super) fn judge_restored(&mut self, now: Instant, s: StoredSession) -> Option<super::sessions::Kept> {
+    pub(super) fn judge_restored(
+        &mut self,
+        now: Instant,
+        s: StoredSession,
+    ) -> Option<super::sessions::FormerSession> {
         self.associations.by_id(s.association)?;
         let rules = self.judge_rules(&s.rules)?;
         let predicted = s.predicted.filter(|(since, _)| prediction_stands(*since, now));
         let predicted = predicted.and_then(|(since, p)| Some((since, Arc::new(self.judge_rules(&p)?))));
-        Some(super::sessions::Kept {
+        Some(super::sessions::FormerSession {
             association: s.association,
             cp_f_seid: s.cp_f_seid,
             // The clock may have been set back.
@@ -313,9 +327,9 @@ impl UpfC {
         for (sequence, request) in self.requests.take_touched() {
             match request {
                 Some(request) => {
-                    keeper.blocks.put(Kind::Request, sequence, &octets_of(&request)).ok();
+                    keeper.blocks.put(StateRecordKind::Request, sequence, &octets_of(&request)).ok();
                 }
-                None => keeper.blocks.remove(Kind::Request, sequence),
+                None => keeper.blocks.remove(StateRecordKind::Request, sequence),
             }
         }
     }
@@ -330,7 +344,7 @@ impl UpfC {
             next_association,
             associations,
         };
-        if keeper.blocks.put(Kind::Node, 0, &octets_of(&node)).is_err() {
+        if keeper.blocks.put(StateRecordKind::Node, 0, &octets_of(&node)).is_err() {
             out.events.push(Event::StateFull { session: None });
         }
     }
@@ -343,13 +357,13 @@ impl UpfC {
             let mut octets = Vec::new();
             association.store(&mut octets);
             application.store_definition(&mut octets);
-            if blocks.put(Kind::Application, number, &octets).is_err() {
+            if blocks.put(StateRecordKind::Application, number, &octets).is_err() {
                 out.events.push(Event::StateFull { session: None });
             }
             number += 1;
         }
         let before = std::mem::replace(applications, number);
-        (number..before).for_each(|n| blocks.remove(Kind::Application, n));
+        (number..before).for_each(|n| blocks.remove(StateRecordKind::Application, n));
     }
 
     /// Writes the places of these sessions, with the answer to the request that changed them.
@@ -377,11 +391,11 @@ impl UpfC {
                     predicted: s.predicted.clone(),
                 }),
             };
-            if blocks.put(Kind::Session, index, &octets_of(&place)).is_err() {
+            if blocks.put(StateRecordKind::Session, index, &octets_of(&place)).is_err() {
                 out.events.push(Event::StateFull { session: Some(SessionId { index, generation }) });
             }
             if !stands {
-                blocks.remove(Kind::Counted, index);
+                blocks.remove(StateRecordKind::Counted, index);
             }
         }
     }
@@ -393,7 +407,7 @@ impl UpfC {
             return;
         }
         let octets = octets_of(&StoredCounted { generation: session.generation, counted });
-        if blocks.put(Kind::Counted, session.index, &octets).is_err() {
+        if blocks.put(StateRecordKind::Counted, session.index, &octets).is_err() {
             out.events.push(Event::StateFull { session: Some(session) });
         }
     }

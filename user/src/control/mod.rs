@@ -32,13 +32,13 @@ use whimbrel_pfcp::{Error, Frame, HeaderError, Message, message_type};
 
 use crate::config::{Config, ConfigError, DnIndex};
 use crate::event::Event;
-use crate::exchange::{Change, Report, Token};
+use crate::exchange::{UsageToken, UserPlaneChange, UserPlaneReport};
 use crate::limits::WAITING_MAX;
-use crate::rules::{Far, Known};
+use crate::rules::{Far, KnownApplications};
 use crate::session_id::{SessionId, mix};
 use association::Associations;
 use kept::Keeper;
-pub use kept::Restored;
+pub use kept::RestoredSessions;
 use pending_set_up::PendingSetUp;
 pub use replica::UpfCReplica;
 use replies::{Replies, ReplyKey};
@@ -63,7 +63,7 @@ pub enum Input<'a> {
         octets: &'a [u8],
     },
     /// Something that UPF-U has seen.
-    Report(Report),
+    Report(UserPlaneReport),
     /// A deadline has passed.
     Tick,
 }
@@ -74,7 +74,7 @@ pub struct Outbox {
     /// Datagrams, with their destination.
     pub datagrams: Vec<(SocketAddr, Vec<u8>)>,
     /// Changes for UPF-U, in order.
-    pub changes: Vec<Change>,
+    pub changes: Vec<UserPlaneChange>,
     /// Events for the log and the metrics.
     pub events: Vec<Event>,
 }
@@ -99,11 +99,11 @@ pub struct UpfC {
     requests: Requests,
     /// Requests for associations that other SMFs have.
     pending_set_ups: Vec<PendingSetUp>,
-    waiting: BTreeMap<Token, WaitingResponse>,
+    waiting: BTreeMap<UsageToken, WaitingResponse>,
     next_token: u32,
     /// Sessions that stand for a predicted UE alone, and until when.
     provisional: BTreeSet<(Instant, SessionId)>,
-    applications: Known,
+    applications: KnownApplications,
     /// Sessions whose rules name applications with new definitions.
     outdated: BTreeSet<SessionId>,
     /// Definitions of applications by SMFs have changed since they were written last.
@@ -128,7 +128,7 @@ impl UpfC {
             waiting: BTreeMap::new(),
             next_token: 0,
             provisional: BTreeSet::new(),
-            applications: Known::new(&config.applications.known),
+            applications: KnownApplications::new(&config.applications.known),
             outdated: BTreeSet::new(),
             applications_touched: false,
             keeper: None,
@@ -327,12 +327,12 @@ impl UpfC {
         cp_seid: Seid,
         response: Message,
         out: &mut Outbox,
-    ) -> Option<Token> {
+    ) -> Option<UsageToken> {
         if self.waiting.len() >= WAITING_MAX {
             self.answer(now, key, Some(cp_seid), &response, out);
             return None;
         }
-        let token = Token(self.next_token);
+        let token = UsageToken(self.next_token);
         self.next_token = self.next_token.wrapping_add(1);
         self.replies.keep(now, key, None);
         let (deadline, touched) = (now + FIGURES_WITHIN, self.sessions.take_touched());

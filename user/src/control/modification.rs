@@ -6,14 +6,14 @@ use whimbrel_ids::{Instant, Seid};
 use whimbrel_pfcp::ie::{Cause, FSeid, NodeId, OffendingIe, SessionModificationFlags};
 use whimbrel_pfcp::msg::{SessionModificationRequest, SessionModificationResponse};
 
-use super::arrival::{When, only_holds};
+use super::arrival::{RulesStart, only_holds};
 use super::association::Association;
 use super::kept::StateRoom;
 use super::replies::ReplyKey;
 use super::{NO_SESSION, Outbox, UpfC};
 use crate::event::Event;
-use crate::exchange::{Change, Effects, Query};
-use crate::rules::{Allocator, Changed, Draft, RuleRefusal, SessionRules};
+use crate::exchange::{Effects, Query, UserPlaneChange};
+use crate::rules::{Allocator, Draft, RequestEffects, RuleRefusal, SessionRules};
 use crate::session_id::SessionId;
 
 impl UpfC {
@@ -25,7 +25,7 @@ impl UpfC {
         m: SessionModificationRequest,
         out: &mut Outbox,
     ) {
-        let when = When::of(m.on_arrival);
+        let when = RulesStart::of(m.on_arrival);
         let Some(session) = session.filter(|id| self.may_speak_of(key, *id)) else {
             let response = SessionModificationResponse::new(NO_SESSION);
             return self.answer(now, key, Some(Seid(0)), &response.into(), out);
@@ -68,18 +68,18 @@ impl UpfC {
             keeps_prediction,
             ..Effects::default()
         };
-        if when == When::OnArrival {
+        if when == RulesStart::OnArrival {
             // Figures are of the time of asking: whoever wants them asks when the UE is there.
             effects.query = Query::Nothing;
             self.answer(now, key, Some(cp_seid), &response.into(), out);
-            return out.changes.push(Change::Predict { session, rules, effects });
+            return out.changes.push(UserPlaneChange::Predict { session, rules, effects });
         }
         if effects.query == Query::Nothing && m.remove_urrs.is_empty() {
             self.answer(now, key, Some(cp_seid), &response.into(), out);
         } else {
             effects.token = self.wait(now, key, cp_seid, response.into(), out);
         }
-        out.changes.push(Change::Put { session, rules, effects });
+        out.changes.push(UserPlaneChange::Put { session, rules, effects });
     }
 
     /// The SMF's end of a session has moved. At the address of another SMF that is associated it is that one's: it goes on when the former
@@ -108,9 +108,9 @@ impl UpfC {
     fn rebuild(
         &mut self,
         session: SessionId,
-        when: When,
+        when: RulesStart,
         m: &SessionModificationRequest,
-    ) -> Result<(SessionRules, Changed), RuleRefusal> {
+    ) -> Result<(SessionRules, RequestEffects), RuleRefusal> {
         let Some(s) = self.sessions.get(session) else { return Err(RuleRefusal::NoSession) };
         let network = s.rules.data_network;
         let addresses = (s.rules.ue_ipv4, s.rules.ue_ipv6);
@@ -124,7 +124,7 @@ impl UpfC {
             .and_then(|()| draft.close())
             .and_then(|r| room.judge(r))
             .and_then(|r| state.judge(r));
-        let stays = |r: &SessionRules| when == When::Now || (r.ue_ipv4, r.ue_ipv6) == addresses;
+        let stays = |r: &SessionRules| when == RulesStart::Now || (r.ue_ipv4, r.ue_ipv6) == addresses;
         match rules.and_then(|r| if stays(&r) { Ok(r) } else { Err(RuleRefusal::PredictedAddress) }) {
             Ok(rules) => Ok((rules, allocator.keep())),
             Err(refusal) => {

@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 use whimbrel_ids::{Instant, Seid};
 
-use super::kept::{Keeper, Node, Restored, StoredApplication, StoredCounted, StoredPlace, read};
+use super::kept::{Keeper, Node, RestoredSessions, StoredApplication, StoredCounted, StoredPlace, read};
 use super::requests::StoredRequest;
 use super::{Outbox, UpfC};
 use crate::config::{Config, ConfigError};
-use crate::exchange::{Change, Effects};
+use crate::exchange::{Effects, UserPlaneChange};
 use crate::limits::SESSIONS_MAX;
 use crate::logger::StateRecord;
-use crate::rules::Known;
+use crate::rules::KnownApplications;
 use crate::session_id::SessionId;
-use crate::state::{FollowedState, Kind, ReceivedState, ReplicaState, SeenRecord, StateRefusal};
+use crate::state::{FollowedState, ReceivedState, ReplicaState, SeenRecord, StateRecordKind, StateRefusal};
 
 /// UPF-C of a replica.
 pub struct UpfCReplica {
@@ -85,18 +85,18 @@ impl UpfCReplica {
         let mut applications = false;
         for SeenRecord { kind, id, write, octets } in seen {
             match kind {
-                Kind::Node => self.follow_node(now, octets.as_deref()),
-                Kind::Application => {
+                StateRecordKind::Node => self.follow_node(now, octets.as_deref()),
+                StateRecordKind::Application => {
                     set(&mut self.applications, id, octets.as_deref());
                     applications = true;
                 }
-                Kind::Request => set(&mut self.requests, id, octets.as_deref()),
-                Kind::Counted => {
+                StateRecordKind::Request => set(&mut self.requests, id, octets.as_deref()),
+                StateRecordKind::Counted => {
                     set(&mut self.counted, id, octets.as_deref());
                     recounted.push(id);
                 }
-                Kind::Session if id >= self.upf.config.sessions_max.min(SESSIONS_MAX) => {}
-                Kind::Session => {
+                StateRecordKind::Session if id >= self.upf.config.sessions_max.min(SESSIONS_MAX) => {}
+                StateRecordKind::Session => {
                     let place = octets.as_deref().and_then(read::<StoredPlace>);
                     self.damaged += usize::from(octets.is_some() && place.is_none());
                     let gone = StoredPlace { generation: 0, answered: None, session: None };
@@ -125,7 +125,7 @@ impl UpfCReplica {
     /// The definitions of applications have changed. Sessions that name one get the new definition as they do in the UPF: at the next tick.
     fn follow_applications(&mut self) {
         let before = self.upf.applications.provisioned(None);
-        self.upf.applications = Known::new(&self.upf.config.applications.known);
+        self.upf.applications = KnownApplications::new(&self.upf.config.applications.known);
         for a in self.applications.values() {
             self.upf.applications.restore(a.association, a.application.clone());
         }
@@ -150,7 +150,7 @@ impl UpfCReplica {
                 || place.generation != session.generation
                 || former.provisional_until.is_some()
             {
-                out.changes.push(Change::Remove { session, token: None });
+                out.changes.push(UserPlaneChange::Remove { session, token: None });
             }
         }
         let mut in_order: Vec<(u32, (u64, StoredPlace))> = places.into_iter().collect();
@@ -170,7 +170,7 @@ impl UpfCReplica {
             if kept.is_some_and(|kept| self.upf.sessions.seat(id, kept)) {
                 recounted.push(index);
             } else {
-                out.changes.push(Change::Remove { session: id, token: None });
+                out.changes.push(UserPlaneChange::Remove { session: id, token: None });
                 self.unseated.insert(index, (write, place));
             }
         }
@@ -187,7 +187,11 @@ impl UpfCReplica {
     }
 
     /// The UPF whose state it is has ended: this is the UPF now. Errors: why it cannot go on with the sessions.
-    pub fn take_over(mut self, now: Instant, out: &mut Outbox) -> Result<(UpfC, Restored), StateRefusal> {
+    pub fn take_over(
+        mut self,
+        now: Instant,
+        out: &mut Outbox,
+    ) -> Result<(UpfC, RestoredSessions), StateRefusal> {
         if !self.state.stands() {
             return Err(StateRefusal::Configuration);
         }
@@ -198,7 +202,7 @@ impl UpfCReplica {
         if node.shards != upf.config.shards {
             return Err(StateRefusal::Shards { found: node.shards });
         }
-        let restored = Restored {
+        let restored = RestoredSessions {
             sessions: upf.sessions.len(),
             lost: unseated.len() + damaged + state.lost(),
             associations: node.associations.len(),
@@ -251,12 +255,12 @@ impl UpfC {
         let (rules, predicted) = (Arc::clone(&s.rules), s.predicted.clone());
         if let Some(at) = s.provisional_until {
             self.provisional.insert((at, session));
-            out.changes.push(Change::Predict { session, rules, effects: Effects::default() });
+            out.changes.push(UserPlaneChange::Predict { session, rules, effects: Effects::default() });
             return;
         }
-        out.changes.push(Change::Restore { session, rules, counted });
+        out.changes.push(UserPlaneChange::Restore { session, rules, counted });
         if let Some((_, rules)) = predicted {
-            out.changes.push(Change::Predict { session, rules, effects: Effects::default() });
+            out.changes.push(UserPlaneChange::Predict { session, rules, effects: Effects::default() });
         }
     }
 }

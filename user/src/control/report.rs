@@ -21,28 +21,28 @@ use super::replies::ReplyKey;
 use super::requests::OutgoingReport;
 use super::{Outbox, UpfC};
 use crate::event::Event;
-use crate::exchange::{Change, Effects, Report, SessionKey};
+use crate::exchange::{Effects, SessionKey, UserPlaneChange, UserPlaneReport};
 use crate::rules::upper;
 use crate::session_id::SessionId;
 
 impl UpfC {
-    pub(super) fn report(&mut self, now: Instant, report: Report, out: &mut Outbox) {
+    pub(super) fn report(&mut self, now: Instant, report: UserPlaneReport, out: &mut Outbox) {
         if self.is_of_the_past(&report) {
             return;
         }
         let (session, request) = match report {
-            Report::Counted { session, counted } => return self.keep_counted(session, counted, out),
-            Report::Usage { token: Some(token), reports, .. } => {
+            UserPlaneReport::Counted { session, counted } => return self.keep_counted(session, counted, out),
+            UserPlaneReport::Usage { token: Some(token), reports, .. } => {
                 return self.figures(now, token, reports, out);
             }
-            Report::Usage { session, token: None, reports } => {
+            UserPlaneReport::Usage { session, token: None, reports } => {
                 let usage = SessionReportRequest {
                     usage_reports: reports,
                     ..SessionReportRequest::new(ReportType::USAR)
                 };
                 (session, usage)
             }
-            Report::DownlinkData { session, pdr_id, qfi, dscp, octets } => {
+            UserPlaneReport::DownlinkData { session, pdr_id, qfi, dscp, octets } => {
                 let data = DownlinkDataReport {
                     pdr_ids: vec![pdr_id],
                     downlink_data_service_information: vec![DataServiceInformation {
@@ -58,7 +58,7 @@ impl UpfC {
                 };
                 (session, request)
             }
-            Report::ErrorIndication { session, teid, peer } => {
+            UserPlaneReport::ErrorIndication { session, teid, peer } => {
                 let remote_f_teids = vec![FTeid::given(teid, peer)];
                 let request = SessionReportRequest {
                     error_indication_report: Some(ErrorIndicationReport { remote_f_teids }),
@@ -66,15 +66,15 @@ impl UpfC {
                 };
                 (session, request)
             }
-            Report::Stray { lead, shard } => {
+            UserPlaneReport::Stray { lead, shard } => {
                 if !self.has_session_of(lead) {
-                    out.changes.push(Change::NoSession { lead, shard });
+                    out.changes.push(UserPlaneChange::NoSession { lead, shard });
                 }
                 return;
             }
-            Report::Arrived { session } => return self.arrived(now, session),
-            Report::Path { peer, failed } => return self.report_path(now, peer, failed, out),
-            Report::Inactivity { session } => (session, SessionReportRequest::new(ReportType::UPIR)),
+            UserPlaneReport::Arrived { session } => return self.arrived(now, session),
+            UserPlaneReport::Path { peer, failed } => return self.report_path(now, peer, failed, out),
+            UserPlaneReport::Inactivity { session } => (session, SessionReportRequest::new(ReportType::UPIR)),
         };
         let Some(s) = self.sessions.get(session) else { return };
         let Some(address) = s.cp_address() else { return };
@@ -133,8 +133,8 @@ impl UpfC {
 
     /// A tunnel that a gNB does not know, and that packets no longer go to: the SMF has led them elsewhere while the
     /// report was under way, and would take it for the tunnel of now.
-    fn is_of_the_past(&self, report: &Report) -> bool {
-        let &Report::ErrorIndication { session, teid, peer } = report else { return false };
+    fn is_of_the_past(&self, report: &UserPlaneReport) -> bool {
+        let &UserPlaneReport::ErrorIndication { session, teid, peer } = report else { return false };
         let session = self.sessions.get(session);
         session.is_some_and(|s| s.rules.remote_tunnels().all(|t| t != (teid, peer)))
     }
@@ -147,7 +147,7 @@ impl UpfC {
         self.sessions.set_rules(session, Arc::clone(&rules));
         let quiet = m.dl_buffering_duration.and_then(|d| d.seconds()).map(|s| Duration::from_secs(s.into()));
         let effects = Effects { quiet, ..Effects::default() };
-        out.changes.push(Change::Put { session, rules, effects });
+        out.changes.push(UserPlaneChange::Put { session, rules, effects });
     }
 
     /// TS 29.244 §6.3.5.3. The request, not the header, says which session is meant. An SMF that does not
@@ -176,7 +176,7 @@ impl UpfC {
         let drop_buffered = m.pfcpsrrsp_flags.is_some_and(|f| f.has(SessionReportResponseFlags::DROBU));
         if let Some(s) = self.sessions.get(session).filter(|_| drop_buffered) {
             let effects = Effects { drop_buffered, ..Effects::default() };
-            out.changes.push(Change::Put { session, rules: s.rules.clone(), effects });
+            out.changes.push(UserPlaneChange::Put { session, rules: s.rules.clone(), effects });
         }
     }
 }

@@ -10,7 +10,7 @@ use whimbrel_pfcp::{Message, SEQUENCE_MAX, message_type};
 
 use super::{Outbox, UpfC};
 use crate::event::Event;
-use crate::exchange::{Change, Effects};
+use crate::exchange::{Effects, UserPlaneChange};
 use crate::limits::{
     REPORTS_KEPT_MAX, REPORTS_PER_ASSOCIATION_MAX, REQUESTS_MAX, RETRANSMISSIONS_PER_TICK_MAX,
 };
@@ -24,7 +24,7 @@ const N1: u8 = 3;
 /// N1 times T1: how long a peer may leave a request unanswered.
 pub(super) const PATIENCE: Duration = Duration::from_secs(N1 as u64 * T1.as_secs());
 
-struct Request {
+struct SentRequest {
     peer: SocketAddr,
     message_type: u8,
     octets: Box<[u8]>,
@@ -78,7 +78,7 @@ stored!(StoredRequest { peer, message_type, octets, session });
 
 /// What awaits an answer.
 pub(super) struct Requests {
-    by_sequence: BTreeMap<u32, Request>,
+    by_sequence: BTreeMap<u32, SentRequest>,
     by_deadline: BTreeSet<(Instant, u32)>,
     by_association: BTreeMap<u32, AssociationReports>,
     next_sequence: u32,
@@ -106,7 +106,7 @@ impl Requests {
 
     /// The requests with usage that have changed since the last call; `None` where one is done.
     pub(super) fn take_touched(&mut self) -> Vec<(u32, Option<StoredRequest>)> {
-        let stored = |r: &Request| StoredRequest {
+        let stored = |r: &SentRequest| StoredRequest {
             peer: r.peer,
             message_type: r.message_type,
             octets: r.octets.to_vec(),
@@ -128,7 +128,7 @@ impl Requests {
         out.datagrams.push((r.peer, r.octets.clone()));
         let StoredRequest { peer, message_type, octets, .. } = r;
         let (octets, deadline, usage) = (octets.into(), now + T1, true);
-        let request = Request {
+        let request = SentRequest {
             peer,
             message_type,
             octets,
@@ -143,7 +143,7 @@ impl Requests {
         self.insert(sequence, request);
     }
 
-    fn insert(&mut self, sequence: u32, r: Request) {
+    fn insert(&mut self, sequence: u32, r: SentRequest) {
         if r.deadline != Instant::FAR_FUTURE {
             self.by_deadline.insert((r.deadline, sequence));
         }
@@ -158,7 +158,7 @@ impl Requests {
     }
 
     /// A request is done.
-    fn remove(&mut self, sequence: u32) -> Option<Request> {
+    fn remove(&mut self, sequence: u32) -> Option<SentRequest> {
         let r = self.by_sequence.remove(&sequence)?;
         self.by_deadline.remove(&(r.deadline, sequence));
         if let Some(reports) = self.by_association.get_mut(&r.association) {
@@ -189,7 +189,7 @@ impl Requests {
         let sequence = self.free_sequence()?;
         let octets = message.to_octets(None, sequence);
         out.datagrams.push((peer, octets.clone()));
-        let request = Request {
+        let request = SentRequest {
             peer,
             message_type: message.message_type(),
             octets: octets.into(),
@@ -223,7 +223,7 @@ impl Requests {
         if !is_silent {
             out.datagrams.push((*peer, octets.clone()));
         }
-        let request = Request {
+        let request = SentRequest {
             peer: *peer,
             message_type: message.message_type(),
             octets: octets.into(),
@@ -296,7 +296,7 @@ impl Requests {
 
     /// Requests of a kind to a peer are not repeated any more.
     pub(super) fn forget(&mut self, peer: IpAddr, message_type: u8) {
-        let of_it = |r: &Request| r.peer.ip() == peer && r.message_type == message_type;
+        let of_it = |r: &SentRequest| r.peer.ip() == peer && r.message_type == message_type;
         let gone: Vec<u32> = self.by_sequence.iter().filter(|(_, r)| of_it(r)).map(|(s, _)| *s).collect();
         for sequence in gone {
             self.remove(sequence);
@@ -338,7 +338,7 @@ impl Requests {
         if !self.by_association.contains_key(&association) {
             return 0;
         }
-        let of_it = |(s, r): (&u32, &Request)| (r.association == association).then_some(*s);
+        let of_it = |(s, r): (&u32, &SentRequest)| (r.association == association).then_some(*s);
         let gone: Vec<u32> = self.by_sequence.iter().filter_map(of_it).collect();
         for sequence in &gone {
             self.remove(*sequence);
@@ -414,7 +414,7 @@ impl UpfC {
         }
         if let Some((session, s)) = unnoticed.and_then(|id| self.sessions.get(id).map(|s| (id, s))) {
             let effects = Effects { notify_again: quiet.is_none(), quiet, ..Effects::default() };
-            out.changes.push(Change::Put { session, rules: Arc::clone(&s.rules), effects });
+            out.changes.push(UserPlaneChange::Put { session, rules: Arc::clone(&s.rules), effects });
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use whimbrel_ids::{Instant, Seid, Teid};
 use whimbrel_pfcp::ie::FSeid;
 
-use super::admission::Promised;
+use super::admission::PromisedRates;
 use crate::config::Config;
 use crate::pipeline::shard_of;
 use crate::pool::{NumberPool, POOL_RESERVED_FIRST, POOL_RESERVED_FIRST_IPV6, Pools};
@@ -25,7 +25,7 @@ const REST_PART: usize = 8;
 const RETIRED_AT_ONCE: usize = 4;
 
 /// A session of an SMF.
-pub(super) struct Session {
+pub(super) struct N4Session {
     pub(super) rules: Arc<SessionRules>,
     pub(super) association: u32,
     pub(super) cp_f_seid: FSeid,
@@ -36,7 +36,7 @@ pub(super) struct Session {
     generation: u32,
 }
 
-impl Session {
+impl N4Session {
     /// Which of the sessions that stood at its place it is.
     pub(super) fn generation(&self) -> u32 {
         self.generation
@@ -50,7 +50,7 @@ impl Session {
 
 /// All sessions, by place, and by the SMF's name of them.
 pub(super) struct Sessions {
-    slots: Vec<Option<Box<Session>>>,
+    slots: Vec<Option<Box<N4Session>>>,
     /// The generation that a place's next session gets. Kept apart: it outlives the session.
     generations: Vec<u32>,
     /// Free places of each shard.
@@ -59,11 +59,11 @@ pub(super) struct Sessions {
     turn: u8,
     by_cp_seid: BTreeMap<(u32, Seid, Option<IpAddr>), u32>,
     pub(super) pools: Vec<NetworkPools>,
-    retired: Retired,
+    retired: RetiredRules,
     sessions_max: u32,
     seed: u64,
     /// To flows of guaranteed rate.
-    promised: Promised,
+    promised: PromisedRates,
     len: usize,
     /// Places that have changed since they were taken last, where a state is kept.
     touched: Option<Vec<u32>>,
@@ -72,11 +72,11 @@ pub(super) struct Sessions {
 /// A place, and the session there.
 pub(super) struct SessionPlace<'a> {
     pub(super) generation: u32,
-    pub(super) session: Option<&'a Session>,
+    pub(super) session: Option<&'a N4Session>,
 }
 
 /// A session of a former process.
-pub(super) struct Kept {
+pub(super) struct FormerSession {
     pub(super) association: u32,
     pub(super) cp_f_seid: FSeid,
     pub(super) provisional_until: Option<Instant>,
@@ -103,11 +103,11 @@ impl Sessions {
             turn: 0,
             by_cp_seid: BTreeMap::new(),
             pools: pools.collect(),
-            retired: Retired::default(),
+            retired: RetiredRules::default(),
             sessions_max: config.sessions_max,
             seed: run,
             len: 0,
-            promised: Promised::default(),
+            promised: PromisedRates::default(),
             touched: None,
         }
     }
@@ -135,7 +135,7 @@ impl Sessions {
 
     /// Seats the sessions of a former process at their places; the others are free, those that were freed first first. A session whose address
     /// another one has is left out.
-    pub(super) fn restore(&mut self, places: Vec<(SessionId, Option<Kept>)>) {
+    pub(super) fn restore(&mut self, places: Vec<(SessionId, Option<FormerSession>)>) {
         let mut vacated = Vec::new();
         for (id, kept) in places {
             if !kept.is_some_and(|kept| self.seat(id, kept)) {
@@ -148,29 +148,29 @@ impl Sessions {
 
     /// Seats a session of another process at its place, which is vacant; false if another one has its address. [`Self::set_free`] follows
     /// with the places that are free.
-    pub(super) fn seat(&mut self, id: SessionId, kept: Kept) -> bool {
+    pub(super) fn seat(&mut self, id: SessionId, kept: FormerSession) -> bool {
         if !self.take_addresses(&kept.rules) {
             return false;
         }
         self.make_until(id.index);
         self.generations[id.index as usize] = id.generation;
-        let Kept { association, cp_f_seid, provisional_until, rules, predicted } = kept;
-        self.promised = self.promised.with(Promised::of(&rules));
+        let FormerSession { association, cp_f_seid, provisional_until, rules, predicted } = kept;
+        self.promised = self.promised.with(PromisedRates::of(&rules));
         self.by_cp_seid.insert(key(association, &cp_f_seid), id.index);
         self.len += 1;
         let generation = id.generation;
-        let session = Session { rules, association, cp_f_seid, predicted, provisional_until, generation };
+        let session = N4Session { rules, association, cp_f_seid, predicted, provisional_until, generation };
         self.slots[id.index as usize] = Some(Box::new(session));
         true
     }
 
     /// Takes the session of another process away that [`Self::seat`] has seated.
-    pub(super) fn unseat(&mut self, index: u32) -> Option<(SessionId, Box<Session>)> {
+    pub(super) fn unseat(&mut self, index: u32) -> Option<(SessionId, Box<N4Session>)> {
         let s = self.slots.get_mut(index as usize)?.take()?;
         self.by_cp_seid.remove(&key(s.association, &s.cp_f_seid));
         self.len -= 1;
         self.give_back(&s.rules);
-        self.promised = self.promised.without(Promised::of(&s.rules));
+        self.promised = self.promised.without(PromisedRates::of(&s.rules));
         Some((SessionId { index, generation: s.generation }, s))
     }
 
@@ -218,7 +218,7 @@ impl Sessions {
     }
 
     /// What all sessions together are promised.
-    pub(super) fn promised(&self) -> Promised {
+    pub(super) fn promised(&self) -> PromisedRates {
         self.promised
     }
 
@@ -282,15 +282,15 @@ impl Sessions {
     }
 
     /// The session at a place.
-    pub(super) fn at(&self, index: u32) -> Option<&Session> {
+    pub(super) fn at(&self, index: u32) -> Option<&N4Session> {
         self.slots.get(index as usize)?.as_deref()
     }
 
-    pub(super) fn get(&self, id: SessionId) -> Option<&Session> {
+    pub(super) fn get(&self, id: SessionId) -> Option<&N4Session> {
         self.slots.get(id.index as usize)?.as_deref().filter(|s| s.generation == id.generation)
     }
 
-    pub(super) fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+    pub(super) fn get_mut(&mut self, id: SessionId) -> Option<&mut N4Session> {
         self.touch(id.index);
         self.slots.get_mut(id.index as usize)?.as_deref_mut().filter(|s| s.generation == id.generation)
     }
@@ -315,7 +315,7 @@ impl Sessions {
         }
         if let Some(old) = self.slots[id.index as usize].take() {
             self.by_cp_seid.remove(&key(old.association, &old.cp_f_seid));
-            self.promised = self.promised.without(Promised::of(&old.rules));
+            self.promised = self.promised.without(PromisedRates::of(&old.rules));
             self.retired.put(old.rules);
         } else {
             // `vacant` gave the front of the list, and nothing came between; a restored session takes its own place.
@@ -329,8 +329,8 @@ impl Sessions {
             self.len += 1;
         }
         self.touch(id.index);
-        self.promised = self.promised.with(Promised::of(&rules));
-        self.slots[id.index as usize] = Some(Box::new(Session {
+        self.promised = self.promised.with(PromisedRates::of(&rules));
+        self.slots[id.index as usize] = Some(Box::new(N4Session {
             rules,
             association,
             cp_f_seid,
@@ -344,9 +344,9 @@ impl Sessions {
     /// Gives a session other rules.
     pub(super) fn set_rules(&mut self, id: SessionId, rules: Arc<SessionRules>) {
         if let Some(s) = self.get_mut(id) {
-            let now = Promised::of(&rules);
+            let now = PromisedRates::of(&rules);
             let former = std::mem::replace(&mut s.rules, rules);
-            self.promised = self.promised.without(Promised::of(&former)).with(now);
+            self.promised = self.promised.without(PromisedRates::of(&former)).with(now);
             self.retired.put(former);
         }
     }
@@ -366,7 +366,7 @@ impl Sessions {
     }
 
     /// Ends a session; its addresses are free again.
-    pub(super) fn remove(&mut self, id: SessionId) -> Option<Box<Session>> {
+    pub(super) fn remove(&mut self, id: SessionId) -> Option<Box<N4Session>> {
         self.get(id)?;
         self.touch(id.index);
         let s = self.slots.get_mut(id.index as usize)?.take()?;
@@ -377,7 +377,7 @@ impl Sessions {
         self.free_of(id.index).push_back(id.index);
         self.len -= 1;
         self.give_back(&s.rules);
-        self.promised = self.promised.without(Promised::of(&s.rules));
+        self.promised = self.promised.without(PromisedRates::of(&s.rules));
         self.retired.put(Arc::clone(&s.rules));
         Some(s)
     }
@@ -394,7 +394,7 @@ impl Sessions {
     }
 
     /// All sessions with their identities.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SessionId, &N4Session)> {
         let all = self.slots.iter().enumerate();
         all.filter_map(|(i, s)| {
             let s = s.as_deref()?;
@@ -413,9 +413,9 @@ impl Sessions {
 
 /// Former rules with many filters. The last owner frees them, at some ten nanoseconds a filter; that must not be a packet thread.
 #[derive(Default)]
-struct Retired(VecDeque<Arc<SessionRules>>);
+struct RetiredRules(VecDeque<Arc<SessionRules>>);
 
-impl Retired {
+impl RetiredRules {
     /// Keeps them if they are long to free. Beyond the bound a packet thread may be the last to have the oldest after all.
     fn put(&mut self, rules: Arc<SessionRules>) {
         if rules.compared.worth {

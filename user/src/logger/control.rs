@@ -12,7 +12,7 @@ const WAITING_MAX: usize = 16_384;
 
 /// A message of an SMF.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct SmfMessage {
     /// Counter of the request.
     pub counter: u64,
     /// The SMF's address.
@@ -23,7 +23,7 @@ pub struct Request {
 
 /// What the replica's acknowledgement releases.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Released {
+pub enum ReleasedMessage {
     /// A datagram for an SMF.
     Datagram {
         /// The SMF's address.
@@ -45,7 +45,7 @@ pub struct ControlLog {
     /// Octets of all requests.
     request_octets: usize,
     /// Each with the batch of records that is to be acknowledged first.
-    waiting: VecDeque<(u64, Released)>,
+    waiting: VecDeque<(u64, ReleasedMessage)>,
     /// Batches that were given to the replica, and those that it has acknowledged.
     given: u64,
     acknowledged: u64,
@@ -70,7 +70,7 @@ impl ControlLog {
     }
 
     /// Keeps a message of an SMF, for the UPF that serves. `None`: there is no room.
-    pub fn accept(&mut self, peer: SocketAddr, octets: Vec<u8>) -> Option<Request> {
+    pub fn accept(&mut self, peer: SocketAddr, octets: Vec<u8>) -> Option<SmfMessage> {
         let all_octets = self.request_octets + octets.len();
         if self.requests.len() >= REQUESTS_MAX || all_octets > REQUEST_OCTETS_MAX {
             self.refused += 1;
@@ -79,7 +79,7 @@ impl ControlLog {
         self.request_octets = all_octets;
         self.counter += 1;
         self.requests.insert(self.counter, (peer, octets.clone()));
-        Some(Request { counter: self.counter, peer, octets })
+        Some(SmfMessage { counter: self.counter, peer, octets })
     }
 
     /// Records of the UPF go to the replica. Returns the number of the batch, which its acknowledgement names.
@@ -89,13 +89,13 @@ impl ControlLog {
     }
 
     /// The UPF has sent a datagram, or has handled a message of an SMF. Returns what may leave at once; all of it where there is no `replica`.
-    pub fn from_upf(&mut self, what: Released, replica: bool) -> Vec<Released> {
+    pub fn from_upf(&mut self, what: ReleasedMessage, replica: bool) -> Vec<ReleasedMessage> {
         self.waiting.push_back((self.given, what));
         if replica { self.release() } else { self.without_replica() }
     }
 
     /// The replica has all batches up to this one. Returns what may leave.
-    pub fn acknowledge(&mut self, batch: u64) -> Vec<Released> {
+    pub fn acknowledge(&mut self, batch: u64) -> Vec<ReleasedMessage> {
         self.acknowledged = self.acknowledged.max(batch.min(self.given));
         self.release()
     }
@@ -106,18 +106,18 @@ impl ControlLog {
     }
 
     /// There is no replica: nothing has to wait.
-    pub fn without_replica(&mut self) -> Vec<Released> {
+    pub fn without_replica(&mut self) -> Vec<ReleasedMessage> {
         self.acknowledged = self.given;
         self.release()
     }
 
-    fn release(&mut self) -> Vec<Released> {
+    fn release(&mut self) -> Vec<ReleasedMessage> {
         let mut released = Vec::new();
         while self.waiting.front().is_some_and(|(batch, _)| *batch <= self.acknowledged) {
             released.extend(self.waiting.pop_front().map(|(_, what)| what));
         }
         for what in &released {
-            if let Released::Handled(counter) = what
+            if let ReleasedMessage::Handled(counter) = what
                 && let Some((_, octets)) = self.requests.remove(counter)
             {
                 self.request_octets -= octets.len();
@@ -128,11 +128,11 @@ impl ControlLog {
 
     /// The replica serves from now on. What the former UPF has sent and the replica may not know has never left; all messages of SMFs that are kept, in
     /// order, are to be given to the replica, which knows those that it has the answers to.
-    pub fn take_over(&mut self) -> Vec<Request> {
+    pub fn take_over(&mut self) -> Vec<SmfMessage> {
         self.waiting.clear();
         self.acknowledged = self.given;
         let all = self.requests.iter();
-        all.map(|(counter, (peer, octets))| Request {
+        all.map(|(counter, (peer, octets))| SmfMessage {
             counter: *counter,
             peer: *peer,
             octets: octets.clone(),
@@ -149,8 +149,8 @@ mod tests {
         "192.0.2.1:8805".parse().unwrap()
     }
 
-    fn answer(octet: u8) -> Released {
-        Released::Datagram { to: smf(), octets: vec![octet] }
+    fn answer(octet: u8) -> ReleasedMessage {
+        ReleasedMessage::Datagram { to: smf(), octets: vec![octet] }
     }
 
     #[test]
@@ -160,11 +160,11 @@ mod tests {
         assert_eq!(log.from_upf(answer(0), true), [answer(0)], "nothing is to be acknowledged");
         let batch = log.records_given();
         assert!(log.from_upf(answer(1), true).is_empty());
-        assert!(log.from_upf(Released::Handled(request.counter), true).is_empty());
+        assert!(log.from_upf(ReleasedMessage::Handled(request.counter), true).is_empty());
         let later = log.records_given();
         assert!(log.from_upf(answer(2), true).is_empty());
         assert_eq!(log.requests(), 1);
-        assert_eq!(log.acknowledge(batch), [answer(1), Released::Handled(request.counter)]);
+        assert_eq!(log.acknowledge(batch), [answer(1), ReleasedMessage::Handled(request.counter)]);
         assert_eq!(log.requests(), 0);
         assert_eq!(log.acknowledge(later), [answer(2)]);
         assert!(log.acknowledge(u64::MAX).is_empty(), "a batch that was never given acknowledges nothing");
@@ -187,15 +187,18 @@ mod tests {
         let mut log = ControlLog::default();
         let [one, two, three] = [1, 2, 3].map(|n| log.accept(smf(), vec![n]).unwrap());
         let batch = log.records_given();
-        log.from_upf(Released::Handled(one.counter), true);
+        log.from_upf(ReleasedMessage::Handled(one.counter), true);
         log.acknowledge(batch);
         log.records_given();
         log.from_upf(answer(2), true);
-        log.from_upf(Released::Handled(two.counter), true);
+        log.from_upf(ReleasedMessage::Handled(two.counter), true);
         assert_eq!(log.take_over(), [two.clone(), three]);
         // The answer of the former UPF never leaves; that of the new one does.
         assert_eq!(log.from_upf(answer(2), false), [answer(2)]);
-        assert_eq!(log.from_upf(Released::Handled(two.counter), false), [Released::Handled(two.counter)]);
+        assert_eq!(
+            log.from_upf(ReleasedMessage::Handled(two.counter), false),
+            [ReleasedMessage::Handled(two.counter)]
+        );
         assert_eq!(log.requests(), 1);
     }
 
@@ -215,8 +218,8 @@ mod tests {
             std::iter::from_fn(|| log.accept(smf(), long()).map(|r| r.counter)).take(REQUESTS_MAX).collect();
         assert_eq!(taken.len(), REQUEST_OCTETS_MAX / 65_507);
         assert_eq!(log.refused(), 1);
-        log.from_upf(Released::Handled(taken[0]), false);
-        log.from_upf(Released::Handled(taken[0]), false);
+        log.from_upf(ReleasedMessage::Handled(taken[0]), false);
+        log.from_upf(ReleasedMessage::Handled(taken[0]), false);
         assert!(log.accept(smf(), long()).is_some());
         assert!(log.accept(smf(), long()).is_none());
     }

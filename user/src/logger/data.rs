@@ -13,7 +13,7 @@ const GIVEN_UP_AFTER: Duration = Duration::from_secs(1);
 
 /// Which way a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Direction {
+pub enum PacketDirection {
     /// From a gNB.
     Uplink,
     /// From a data network.
@@ -153,16 +153,16 @@ impl<P> DataLog<P> {
         self.spare.pop()
     }
 
-    fn queue(&mut self, direction: Direction) -> &mut DirectionQueue<P> {
+    fn queue(&mut self, direction: PacketDirection) -> &mut DirectionQueue<P> {
         match direction {
-            Direction::Uplink => &mut self.uplink,
-            Direction::Downlink => &mut self.downlink,
+            PacketDirection::Uplink => &mut self.uplink,
+            PacketDirection::Downlink => &mut self.downlink,
         }
     }
 
     /// Keeps a packet, under the next counter. Errors: the packet, which is dropped, for its direction's bound is reached; none before it is given up for
     /// it but those that the UPF holds for idle UEs, the oldest first.
-    pub fn accept(&mut self, direction: Direction, packet: P) -> Result<u64, P> {
+    pub fn accept(&mut self, direction: PacketDirection, packet: P) -> Result<u64, P> {
         let most = self.bounds.packets;
         let queue = self.queue(direction);
         if queue.entries.len() >= most {
@@ -182,13 +182,13 @@ impl<P> DataLog<P> {
     }
 
     /// The next packet for the UPF that serves, if it may be given one more: the lowest counter of both directions.
-    pub fn send_next(&mut self, now: Instant) -> Option<(u64, Direction, &P)> {
+    pub fn send_next(&mut self, now: Instant) -> Option<(u64, PacketDirection, &P)> {
         let of = |q: &DirectionQueue<P>| {
             q.first_waiting().filter(|_| q.sent < self.bounds.window).unwrap_or(u64::MAX)
         };
         let (up, down) = (of(&self.uplink), of(&self.downlink));
         let (counter, direction) =
-            if up < down { (up, Direction::Uplink) } else { (down, Direction::Downlink) };
+            if up < down { (up, PacketDirection::Uplink) } else { (down, PacketDirection::Downlink) };
         let queue = self.queue(direction);
         let entry = queue.entries.get_mut(&counter)?;
         entry.place = PacketState::Sent(now);
@@ -284,7 +284,7 @@ mod tests {
     /// What happens next.
     #[derive(Clone, Copy, Debug)]
     enum RandomStep {
-        Arrives(Direction),
+        Arrives(PacketDirection),
         Given,
         /// The UPF takes the next packet that it was given: and forwards it, drops it, holds it, or it was lost on its way.
         Forwarded,
@@ -300,8 +300,8 @@ mod tests {
 
     fn step() -> impl Strategy<Value = RandomStep> {
         prop_oneof![
-            4 => Just(RandomStep::Arrives(Direction::Uplink)),
-            4 => Just(RandomStep::Arrives(Direction::Downlink)),
+            4 => Just(RandomStep::Arrives(PacketDirection::Uplink)),
+            4 => Just(RandomStep::Arrives(PacketDirection::Downlink)),
             6 => Just(RandomStep::Given),
             6 => Just(RandomStep::Forwarded),
             1 => Just(RandomStep::Ended),
@@ -322,7 +322,7 @@ mod tests {
 
     /// A UPF that takes packets in order, and what is on the way to it and back.
     #[derive(Default)]
-    struct Upf {
+    struct LoggedUpf {
         given: VecDeque<u64>,
         held: Vec<u64>,
         back: VecDeque<Back>,
@@ -336,7 +336,7 @@ mod tests {
             steps in proptest::collection::vec(step(), 1..400),
         ) {
             let mut log: DataLog<u64> = DataLog::new(BOUNDS);
-            let (mut upf, mut direction_of) = (Upf::default(), std::collections::BTreeMap::new());
+            let (mut upf, mut direction_of) = (LoggedUpf::default(), std::collections::BTreeMap::new());
             let (mut left, mut were_held) = (BTreeSet::new(), BTreeSet::new());
             let mut last = std::collections::BTreeMap::new();
             let (mut arrived, mut now) = (0, Instant(1));
@@ -380,7 +380,7 @@ mod tests {
                     },
                     RandomStep::Released => upf.back.extend(upf.held.drain(..).map(Back::Forwarded)),
                     RandomStep::Dies => {
-                        upf = Upf::default();
+                        upf = LoggedUpf::default();
                         log.take_over();
                     }
                 }
@@ -406,7 +406,12 @@ mod tests {
     #[test]
     fn packets_that_the_upf_had_are_given_to_the_next_in_the_order_of_their_counter() {
         let mut log = DataLog::new(BOUNDS);
-        let all = [Direction::Uplink, Direction::Downlink, Direction::Downlink, Direction::Uplink];
+        let all = [
+            PacketDirection::Uplink,
+            PacketDirection::Downlink,
+            PacketDirection::Downlink,
+            PacketDirection::Uplink,
+        ];
         all.into_iter().for_each(|d| _ = log.accept(d, ()));
         let mut given =
             || std::iter::from_fn(|| log.send_next(Instant(1)).map(|(n, ..)| n)).collect::<Vec<_>>();
@@ -422,7 +427,7 @@ mod tests {
     #[test]
     fn a_packet_that_was_overtaken_is_not_sent_behind_those_that_have_left() {
         let mut log = DataLog::new(BOUNDS);
-        (0..3).for_each(|_| _ = log.accept(Direction::Uplink, ()));
+        (0..3).for_each(|_| _ = log.accept(PacketDirection::Uplink, ()));
         (0..3).for_each(|_| _ = log.send_next(Instant(1)));
         assert!(log.leaves(2));
         log.take_over();
@@ -433,7 +438,7 @@ mod tests {
     #[test]
     fn a_packet_that_did_not_come_back_is_given_up_when_later_ones_have() {
         let mut log = DataLog::new(BOUNDS);
-        (0..3).for_each(|_| _ = log.accept(Direction::Uplink, ()));
+        (0..3).for_each(|_| _ = log.accept(PacketDirection::Uplink, ()));
         (0..3).for_each(|_| _ = log.send_next(Instant(1)));
         assert!(log.leaves(2));
         log.give_up_lost(Instant(1) + LOST_AFTER);
@@ -446,20 +451,20 @@ mod tests {
     #[test]
     fn a_full_direction_takes_no_packet_from_the_other_and_drops_the_newest_of_its_own() {
         let mut log = DataLog::new(BOUNDS);
-        (0..8).for_each(|_| assert!(log.accept(Direction::Downlink, ()).is_ok()));
-        assert_eq!(log.accept(Direction::Downlink, ()), Err(()));
-        assert!(log.accept(Direction::Uplink, ()).is_ok());
+        (0..8).for_each(|_| assert!(log.accept(PacketDirection::Downlink, ()).is_ok()));
+        assert_eq!(log.accept(PacketDirection::Downlink, ()), Err(()));
+        assert!(log.accept(PacketDirection::Uplink, ()).is_ok());
         assert_eq!(log.counters().refused, 1);
     }
 
     #[test]
     fn of_packets_for_idle_ues_the_oldest_gives_way_to_one_that_arrives() {
         let mut log = DataLog::new(BOUNDS);
-        (0..8).for_each(|_| _ = log.accept(Direction::Downlink, ()));
+        (0..8).for_each(|_| _ = log.accept(PacketDirection::Downlink, ()));
         (0..2).for_each(|_| _ = log.send_next(Instant(1)));
         log.held(1);
         log.held(2);
-        assert!(log.accept(Direction::Downlink, ()).is_ok());
+        assert!(log.accept(PacketDirection::Downlink, ()).is_ok());
         assert_eq!(log.counters().evicted, 1);
         log.take_over();
         assert_eq!(log.send_next(Instant(1)).map(|(n, ..)| n), Some(2));

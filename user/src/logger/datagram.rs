@@ -29,7 +29,7 @@ const NO_NETWORK: u8 = 255;
 /// What a datagram is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum DatagramKind {
     /// A packet that the logger passes on.
     Packet = 1,
     /// Asks the packet thread for a sign of life.
@@ -44,9 +44,9 @@ pub enum Kind {
 
 /// The head of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct DatagramHead {
     /// What it is.
-    pub kind: Kind,
+    pub kind: DatagramKind,
     /// Which UPF it is from or for.
     pub token: u64,
     /// The packet's counter, or the probe's number.
@@ -57,15 +57,15 @@ pub struct Head {
     pub network: DnIndex,
 }
 
-impl Head {
+impl DatagramHead {
     /// Of a datagram without a packet.
-    pub fn of(kind: Kind, token: u64, counter: u64) -> Self {
+    pub fn of(kind: DatagramKind, token: u64, counter: u64) -> Self {
         Self { kind, token, counter, gnb: None, network: DnIndex(0) }
     }
 
     /// Of a packet for the UPF.
     pub fn from(origin: Origin, token: u64, counter: u64) -> Self {
-        let head = Self::of(Kind::Packet, token, counter);
+        let head = Self::of(DatagramKind::Packet, token, counter);
         match origin {
             Origin::N3 { peer, .. } => Self { gnb: Some((peer, 0)), ..head },
             Origin::N6 { dn } | Origin::Frames { dn } => Self { network: dn, ..head },
@@ -74,7 +74,7 @@ impl Head {
 
     /// Of a packet of the UPF.
     pub fn to(destination: Destination, token: u64, counter: u64) -> Self {
-        let head = Self::of(Kind::Packet, token, counter);
+        let head = Self::of(DatagramKind::Packet, token, counter);
         match destination {
             Destination::N3 { peer, tos } => Self { gnb: Some((peer, tos)), ..head },
             Destination::N6 { dn } | Destination::Frames { dn } => Self { network: dn, ..head },
@@ -124,7 +124,13 @@ impl Head {
             octets.copy_from_slice(&head[at..at + 8]);
             u64::from_be_bytes(octets)
         };
-        let kinds = [Kind::Packet, Kind::Probe, Kind::Answer, Kind::Address, Kind::Outcome];
+        let kinds = [
+            DatagramKind::Packet,
+            DatagramKind::Probe,
+            DatagramKind::Answer,
+            DatagramKind::Address,
+            DatagramKind::Outcome,
+        ];
         let kind = kinds.into_iter().find(|k| *k as u8 == head[0])?;
         let mut address = [0; 16];
         address.copy_from_slice(&head[24..40]);
@@ -166,14 +172,14 @@ mod tests {
     fn heads_are_read_as_they_were_written() {
         let n3 = |text: &str| Destination::N3 { peer: text.parse().unwrap(), tos: 46 };
         for to in [n3("192.0.2.9:2152"), n3("[2001:db8::9]:2153"), Destination::N6 { dn: DnIndex(3) }] {
-            let head = Head::to(to, 7, 1 << 40);
-            assert_eq!(Head::read(&head.to_octets()), Some(head));
+            let head = DatagramHead::to(to, 7, 1 << 40);
+            assert_eq!(DatagramHead::read(&head.to_octets()), Some(head));
             assert_eq!(head.destination(), to);
         }
         let (peer, local) = ("192.0.2.9:2152".parse().unwrap(), IpAddr::from([192, 0, 2, 1]));
         let origin = Origin::N3 { peer, local };
-        assert_eq!(Head::from(origin, 7, 8).origin(|_| Some(local)), Some(origin));
-        assert_eq!(Head::from(origin, 7, 8).origin(|_| None), None, "there is no such address of N3");
+        assert_eq!(DatagramHead::from(origin, 7, 8).origin(|_| Some(local)), Some(origin));
+        assert_eq!(DatagramHead::from(origin, 7, 8).origin(|_| None), None, "there is no such address of N3");
     }
 
     #[test]
@@ -189,8 +195,8 @@ mod tests {
         #[test]
         fn any_octets_are_a_head_or_none(octets in proptest::collection::vec(any::<u8>(), 0..60), kind in 0u8..7) {
             let octets = [&[kind][..], &octets].concat();
-            if let Some(head) = Head::read(&octets) {
-                prop_assert_eq!(Head::read(&head.to_octets()), Some(head));
+            if let Some(head) = DatagramHead::read(&octets) {
+                prop_assert_eq!(DatagramHead::read(&head.to_octets()), Some(head));
             }
         }
     }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use whimbrel_pfcp::ie::RecoveryTimeStamp;
 
 use crate::isolation::{HostAddresses, IpNetwork};
-use crate::state::{STATE_VERSION, Source, Stored, stored};
+use crate::state::{STATE_VERSION, Stored, StoredReader, stored};
 
 /// The form of frames and datagrams. Both ends have the same one.
 const VERSION: u32 = 1;
@@ -55,7 +55,7 @@ impl LoggerHello {
 
     /// Reads it. `None`: it is not a UPF of this version.
     pub fn read(octets: &[u8]) -> Option<Self> {
-        let mut from = Source::new(octets);
+        let mut from = StoredReader::new(octets);
         let (magic, version): ([u8; 8], u32) = Stored::restore(&mut from)?;
         let (state, configuration): (u32, u64) = Stored::restore(&mut from)?;
         let (token, term) = Stored::restore(&mut from)?;
@@ -168,7 +168,7 @@ impl LoggerFrame {
 
     /// Reads it. `None`: no such frame.
     pub fn read(octets: &[u8]) -> Option<Self> {
-        let mut from = Source::new(octets);
+        let mut from = StoredReader::new(octets);
         let frame = match u8::restore(&mut from)? {
             1 => Self::Serve { term: Stored::restore(&mut from)? },
             2 => Self::Follow,
@@ -215,7 +215,7 @@ impl LoggerFrame {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::datagram::Head;
+    use super::super::datagram::DatagramHead;
     use super::*;
 
     fn frames() -> Vec<LoggerFrame> {
@@ -262,7 +262,7 @@ mod tests {
             let read = (
                 LoggerFrame::read(&octets).is_some(),
                 LoggerHello::read(&octets).is_some(),
-                Head::read(&octets).is_some(),
+                DatagramHead::read(&octets).is_some(),
             );
             let expected = match name.split('-').next() {
                 Some("frame") => (true, false, false),

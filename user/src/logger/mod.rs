@@ -12,6 +12,6 @@ mod data;
 pub mod datagram;
 mod frame;
 
-pub use control::{ControlLog, Released, Request};
-pub use data::{DataLog, DataLogBounds, DataLogCounters, Direction};
+pub use control::{ControlLog, ReleasedMessage, SmfMessage};
+pub use data::{DataLog, DataLogBounds, DataLogCounters, PacketDirection};
 pub use frame::{LoggerFrame, LoggerHello, StateRecord};

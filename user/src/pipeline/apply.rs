@@ -7,35 +7,35 @@ use whimbrel_ids::Instant;
 use whimbrel_pfcp::ie::{ApplyAction, UsageReportTrigger};
 use whimbrel_pfcp::rule::UsageReport;
 
-use super::held::{self, Waiting};
+use super::held::{self, BufferedPacket};
 use super::inner::InnerPacket;
 use super::meter::Meter;
 use super::packet::Packet;
 use super::predicted::Future;
-use super::session::{SessionCounters, SessionU, State};
-use super::shared::Shared;
+use super::session::{SessionCounters, SessionState, SessionU};
+use super::shared::PipelineContext;
 use super::stages::Ingress;
 use super::timers::{advertise, is_active, readvertise};
 use super::usage::Usage;
-use super::{Destination, DropReason, UpfU, Verdict, ethernet, kept, stages, unstructured};
+use super::{Destination, DropReason, PacketVerdict, UpfU, ethernet, kept, stages, unstructured};
 use crate::config::Config;
-use crate::exchange::{Change, Effects, Query, Report, Token};
+use crate::exchange::{Effects, Query, UsageToken, UserPlaneChange, UserPlaneReport};
 use crate::limits::SESSIONS_MAX;
 use crate::rules::{Qer, SessionKind, SessionRules};
 use crate::session_id::SessionId;
-use crate::state::{HeldPackets, Kept, State as KeptState, StateMemory};
+use crate::state::{HeldPackets, KeptPacket, SessionMemory, StateMemory};
 
 impl UpfU {
     /// Applies a change; the next burst sees it.
-    pub fn apply(&mut self, now: Instant, change: Change) {
+    pub fn apply(&mut self, now: Instant, change: UserPlaneChange) {
         match change {
-            Change::Put { session, rules, effects } => self.put(now, session, rules, effects),
-            Change::Remove { session, token } => self.remove(now, session, token),
-            Change::Restore { session, rules, counted } => {
+            UserPlaneChange::Put { session, rules, effects } => self.put(now, session, rules, effects),
+            UserPlaneChange::Remove { session, token } => self.remove(now, session, token),
+            UserPlaneChange::Restore { session, rules, counted } => {
                 self.restore(now, session, rules, counted.as_deref())
             }
-            Change::NoSession { lead, .. } => self.turn_away_strays(now, lead),
-            Change::Predict { session, rules, effects } => {
+            UserPlaneChange::NoSession { lead, .. } => self.turn_away_strays(now, lead),
+            UserPlaneChange::Predict { session, rules, effects } => {
                 self.predict(now, Future { session, rules, effects });
             }
         }
@@ -107,7 +107,7 @@ impl UpfU {
             kept::report(&mut self.shared, &s.rules, &s.state);
         }
         if let Some(token) = effects.token {
-            self.shared.report(Report::Usage { session: id, token: Some(token), reports });
+            self.shared.report(UserPlaneReport::Usage { session: id, token: Some(token), reports });
         }
         let network = self.networks.get(usize::from(rules.data_network.0));
         if let (Some(s), Some(network)) = (self.sessions.get(index), network)
@@ -133,7 +133,7 @@ impl UpfU {
         self.sessions.fold(index);
     }
 
-    fn remove(&mut self, now: Instant, id: SessionId, token: Option<Token>) {
+    fn remove(&mut self, now: Instant, id: SessionId, token: Option<UsageToken>) {
         let mut reports = Vec::new();
         self.predictions.forget_session(id.index);
         if self.shard.is_own(id.index)
@@ -157,13 +157,13 @@ impl UpfU {
             }
             let known = s.state.naming.as_ref().map_or(0, |n| n.len());
             self.shared.names_known(-(known as i64));
-            for Waiting { packet, .. } in held::take(&mut s.state, &mut self.shared) {
+            for BufferedPacket { packet, .. } in held::take(&mut s.state, &mut self.shared) {
                 self.shared.counters.drop(DropReason::BufferDiscarded);
                 self.shared.recycle(packet);
             }
         }
         if token.is_some() {
-            self.shared.report(Report::Usage { session: id, token, reports });
+            self.shared.report(UserPlaneReport::Usage { session: id, token, reports });
         }
     }
 
@@ -172,22 +172,26 @@ impl UpfU {
         let Some(session) = self.sessions.get(index) else {
             return;
         };
-        for Waiting { since, ingress, mut packet, .. } in held::take(&mut session.state, &mut self.shared) {
+        for BufferedPacket { since, ingress, mut packet, .. } in
+            held::take(&mut session.state, &mut self.shared)
+        {
             let verdict = if discard {
-                Verdict::Drop(DropReason::BufferDiscarded)
+                PacketVerdict::Drop(DropReason::BufferDiscarded)
             } else {
                 self.shared.waited_since = Some(since);
                 again(session, &mut self.shared, now, ingress, &mut packet)
             };
             match verdict {
-                Verdict::Send(to) => self.shared.send(to, packet),
-                Verdict::Drop(reason) => {
+                PacketVerdict::Send(to) => self.shared.send(to, packet),
+                PacketVerdict::Drop(reason) => {
                     self.shared.counters.drop(reason);
                     session.state.counters.dropped += 1;
                     self.shared.recycle(packet);
                 }
                 // It is of a session of this shard.
-                Verdict::Taken | Verdict::Pending | Verdict::Hand { .. } => self.shared.recycle(packet),
+                PacketVerdict::Taken | PacketVerdict::Pending | PacketVerdict::Hand { .. } => {
+                    self.shared.recycle(packet)
+                }
             }
         }
         self.shared.waited_since = None;
@@ -198,10 +202,10 @@ impl UpfU {
     /// they would be counted by twice.
     pub fn keep_held(&mut self, now: Instant, memory: Box<dyn StateMemory>, config: &Config) {
         let (thread, threads) = (self.shard.number(), self.shard.of());
-        let mut kept = HeldPackets::new(memory, KeptState::held_at(config), thread, threads);
+        let mut kept = HeldPackets::new(memory, SessionMemory::held_at(config), thread, threads);
         let left = kept.take_all();
         self.shared.kept_held = Some(kept);
-        for Kept { session, since, octets, .. } in left {
+        for KeptPacket { session, since, octets, .. } in left {
             let Some(s) =
                 self.sessions.get(session.index).filter(|s| s.state.generation == session.generation)
             else {
@@ -213,13 +217,15 @@ impl UpfU {
             let verdict = again(s, &mut self.shared, now, Ingress::NETWORK, &mut packet);
             self.shared.waited_since = None;
             match verdict {
-                Verdict::Send(to) => self.shared.send(to, packet),
-                Verdict::Drop(reason) => {
+                PacketVerdict::Send(to) => self.shared.send(to, packet),
+                PacketVerdict::Drop(reason) => {
                     self.shared.counters.drop(reason);
                     s.state.counters.dropped += 1;
                     self.shared.recycle(packet);
                 }
-                Verdict::Taken | Verdict::Pending | Verdict::Hand { .. } => self.shared.recycle(packet),
+                PacketVerdict::Taken | PacketVerdict::Pending | PacketVerdict::Hand { .. } => {
+                    self.shared.recycle(packet)
+                }
             }
             self.arm(session.index);
             self.sessions.fold(session.index);
@@ -279,16 +285,16 @@ impl UpfU {
 /// A packet that was held meets its session's rules again.
 fn again(
     s: &mut SessionU,
-    shared: &mut Shared,
+    shared: &mut PipelineContext,
     now: Instant,
     ingress: Ingress,
     packet: &mut Packet,
-) -> Verdict {
+) -> PacketVerdict {
     let SessionU { rules, state } = s;
     match rules.kind {
         SessionKind::Ip => match InnerPacket::parse(packet.octets()) {
             Some(inner) => stages::run(rules, state, shared, now, ingress, &inner, packet),
-            None => Verdict::Drop(DropReason::InnerMalformed),
+            None => PacketVerdict::Drop(DropReason::InnerMalformed),
         },
         SessionKind::Ethernet => ethernet::again(rules, state, shared, now, ingress, packet),
         SessionKind::Unstructured => unstructured::again(rules, state, shared, now, ingress, packet),
@@ -296,7 +302,7 @@ fn again(
 }
 
 fn new_session(id: SessionId, rules: &Arc<SessionRules>, now: Instant) -> SessionU {
-    let state = State {
+    let state = SessionState {
         meters: rules.qers.iter().map(|_| Meter::new(now)).collect(),
         usage: rules.urrs.iter().map(|u| Usage::new(u, now)).collect(),
         generation: id.generation,

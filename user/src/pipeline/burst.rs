@@ -7,13 +7,13 @@ use whimbrel_ids::{Instant, Teid};
 use whimbrel_prefetch::prefetch;
 
 use super::flows::{FlowKey, Flows, Hash};
-use super::guard::Guard;
+use super::guard::UeIsolation;
 use super::inner::InnerPacket;
 use super::plain::{Decision, Hot, Second};
 use super::session::SessionU;
 use super::stages::{Ingress, Pdu};
 use super::survey::SessionTable;
-use super::{Origin, SessionKey, Slot, UpfU, Verdict, is_link_scope};
+use super::{BurstPacket, Origin, PacketVerdict, SessionKey, UpfU, is_link_scope};
 
 /// Packets whose memory is loaded together: twice the line fill buffers of a core, as many as drivers receive at once.
 const TOGETHER: usize = 32;
@@ -53,7 +53,7 @@ pub trait StageObserver {
     /// A packet was decided on. Returns the time of the next one: a measurement makes it depend on that verdict, so that the processor
     /// cannot overlap the cache misses of two packets.
     #[inline]
-    fn decided(&mut self, now: Instant, _verdict: &Verdict) -> Instant {
+    fn decided(&mut self, now: Instant, _verdict: &PacketVerdict) -> Instant {
         now
     }
 }
@@ -83,12 +83,17 @@ const NOTHING: BurstItem =
 impl UpfU {
     /// Decides on every packet of a burst. Packets that the pipeline itself sends wait in
     /// [`Self::next_output`]; what it has to tell in [`Self::take_reports`].
-    pub fn burst(&mut self, now: Instant, slots: &mut [Slot]) {
+    pub fn burst(&mut self, now: Instant, slots: &mut [BurstPacket]) {
         self.burst_observed(now, slots, &mut ());
     }
 
     /// [`Self::burst`] with an observer of its steps.
-    pub fn burst_observed(&mut self, now: Instant, slots: &mut [Slot], observer: &mut impl StageObserver) {
+    pub fn burst_observed(
+        &mut self,
+        now: Instant,
+        slots: &mut [BurstPacket],
+        observer: &mut impl StageObserver,
+    ) {
         for slots in slots.chunks_mut(TOGETHER) {
             let mut items = [NOTHING; TOGETHER];
             prefetch_headers(slots);
@@ -102,7 +107,7 @@ impl UpfU {
             let mut now = now;
             for (item, slot) in items.iter_mut().zip(&mut *slots) {
                 slot.verdict = self.decide(now, item, slot, observer);
-                if let Verdict::Drop(reason) = slot.verdict {
+                if let PacketVerdict::Drop(reason) = slot.verdict {
                     self.shared.counters.drop(reason);
                 }
                 now = observer.decided(now, &slot.verdict);
@@ -127,7 +132,7 @@ impl UpfU {
     fn find_sessions(
         &self,
         now: Instant,
-        slots: &[Slot],
+        slots: &[BurstPacket],
         items: &mut [BurstItem; TOGETHER],
         observer: &mut impl StageObserver,
     ) {
@@ -168,7 +173,7 @@ impl UpfU {
 
     /// Begins to load what says of packets without a session whether their UE is awaited.
     #[cold]
-    fn prefetch_predictions(&self, slots: &[Slot], items: &[BurstItem]) {
+    fn prefetch_predictions(&self, slots: &[BurstPacket], items: &[BurstItem]) {
         for (item, slot) in items.iter().zip(slots) {
             let Some(inner) = &item.inner else { continue };
             match slot.origin {
@@ -229,9 +234,9 @@ impl UpfU {
         &mut self,
         now: Instant,
         item: &mut BurstItem,
-        slot: &mut Slot,
+        slot: &mut BurstPacket,
         observer: &mut impl StageObserver,
-    ) -> Verdict {
+    ) -> PacketVerdict {
         let (Some(inner), Some(hot)) = (&item.inner, self.sessions.hot(item.session)) else {
             return self.by_stages(now, slot);
         };
@@ -290,9 +295,9 @@ impl UpfU {
                 *octets += inner.octets as u64;
                 slot.packet.truncate(inner.octets);
                 item.outer = outer;
-                Verdict::Send(to)
+                PacketVerdict::Send(to)
             }
-            Err(Decision::Drop(reason)) => Verdict::Drop(reason),
+            Err(Decision::Drop(reason)) => PacketVerdict::Drop(reason),
             Err(Decision::Due) => {
                 let session = item.session;
                 let verdict = self.by_stages(now, slot);
@@ -306,9 +311,9 @@ impl UpfU {
     }
 
     /// The verdict of the stages, headers and all.
-    fn by_stages(&mut self, now: Instant, slot: &mut Slot) -> Verdict {
+    fn by_stages(&mut self, now: Instant, slot: &mut BurstPacket) -> PacketVerdict {
         let hops = match slot.verdict {
-            Verdict::Hand { hops, .. } => hops,
+            PacketVerdict::Hand { hops, .. } => hops,
             _ => 0,
         };
         match slot.origin {
@@ -331,7 +336,7 @@ fn hash_of(flows: &Flows, session: &SessionU, item: &BurstItem) -> Option<Hash> 
 }
 
 /// Begins to load the headers of all packets: a driver has just written them, by way of memory.
-fn prefetch_headers(slots: &[Slot]) {
+fn prefetch_headers(slots: &[BurstPacket]) {
     for slot in slots {
         let octets = slot.packet.octets();
         let ends = [octets.first(), octets.get(HEADERS_OCTETS)];
@@ -341,7 +346,7 @@ fn prefetch_headers(slots: &[Slot]) {
 
 /// Reads the headers of what may be a UE's packet.
 #[inline]
-fn parse(item: &mut BurstItem, slot: &Slot, guard: &Guard) {
+fn parse(item: &mut BurstItem, slot: &BurstPacket, guard: &UeIsolation) {
     match slot.origin {
         Origin::N3 { .. } => {
             let Ok(m) = Gtpu::parse(slot.packet.octets()) else { return };
@@ -356,7 +361,7 @@ fn parse(item: &mut BurstItem, slot: &Slot, guard: &Guard) {
             // Without headroom the stages say that it is too long.
             let room = slot.packet.headroom_octets() >= whimbrel_gtpu::HEADER_OCTETS_MAX;
             item.inner = InnerPacket::parse(slot.packet.octets())
-                .filter(|i| room && !is_link_scope(i.destination) && !guard.refuses_from(i.source));
+                .filter(|i| room && !is_link_scope(i.destination) && !guard.is_foreign_ue_source(i.source));
         }
         Origin::Frames { .. } => {}
     }

@@ -6,8 +6,8 @@ use whimbrel_pfcp::ie::{ApplyAction, SourceInterface};
 use super::DropReason;
 use super::drops::Counters;
 use super::flows::{FlowKey, Flows, Known};
-use super::session::State;
-use super::shared::Shared;
+use super::session::SessionState;
+use super::shared::PipelineContext;
 use super::stages::{Ingress, Pdu};
 use crate::limits::RULES_PER_SESSION_MAX;
 use crate::rules::{NONE, Names, Pdr, SessionRules};
@@ -16,8 +16,8 @@ use crate::rules::{NONE, Names, Pdr, SessionRules};
 #[inline]
 pub(super) fn detect<'r, C: Pdu>(
     rules: &'r SessionRules,
-    state: &State,
-    shared: &mut Shared,
+    state: &SessionState,
+    shared: &mut PipelineContext,
     ingress: Ingress,
     pdu: &C,
     names: Names,
@@ -34,7 +34,7 @@ pub(super) fn detect<'r, C: Pdu>(
 /// The PDR's place, as the flow's packets before this one have met it, or as the filters say.
 fn remembered<C: Pdu>(
     rules: &SessionRules,
-    state: &State,
+    state: &SessionState,
     (flows, counters): (&mut Flows, &mut Counters),
     ingress: Ingress,
     pdu: &C,
@@ -55,18 +55,18 @@ fn remembered<C: Pdu>(
             Known::First => &mut counters.flows_first,
             Known::Second => &mut counters.flows_second,
         }) += 1;
-        return Met(met).read();
+        return FlowMatch(met).read();
     }
     counters.flows_asked += 1;
     let met = asked(rules, ingress, pdu, names);
-    flows.keep(&key, hash, Met::of(met).0);
+    flows.keep(&key, hash, FlowMatch::of(met).0);
     met
 }
 
 /// What a flow has met, in an octet: the place of a PDR, or why there is none.
-struct Met(u8);
+struct FlowMatch(u8);
 
-impl Met {
+impl FlowMatch {
     const QFI_MISMATCH: u8 = NONE - 1;
 
     fn of(met: Result<u8, DropReason>) -> Self {
@@ -86,7 +86,7 @@ impl Met {
     }
 }
 
-const _: () = assert!(RULES_PER_SESSION_MAX <= Met::QFI_MISMATCH as usize);
+const _: () = assert!(RULES_PER_SESSION_MAX <= FlowMatch::QFI_MISMATCH as usize);
 
 /// The PDR's place, by its filters.
 ///

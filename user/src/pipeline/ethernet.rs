@@ -17,13 +17,13 @@ use whimbrel_pfcp::rule::EthernetTrafficInformation;
 
 use super::inner::InnerPacket;
 use super::packet::Packet;
-use super::session::State;
+use super::session::SessionState;
 use super::shard::PerSecond;
-use super::shared::Shared;
+use super::shared::PipelineContext;
 use super::stages::{self, Ingress, Pdu};
-use super::{Destination, DropReason, UpfU, Verdict, kept};
+use super::{Destination, DropReason, PacketVerdict, UpfU, kept};
 use crate::config::DnIndex;
-use crate::exchange::Report;
+use crate::exchange::UserPlaneReport;
 use crate::limits::{FLOODED_SESSIONS_MAX, FLOODS_PER_SECOND_MAX, MACS_PER_SESSION_MAX};
 use crate::rules::{Frame, Mac, Names, Pdr, SessionRules, is_group};
 
@@ -88,7 +88,7 @@ impl Pdu for EthernetPdu {
 
     /// What its frames carry for this host or the core is dropped like any UE's packet. Among themselves the sessions of a network are one
     /// LAN.
-    fn reaches(&self, shared: &Shared, packet: &Packet) -> Result<(), DropReason> {
+    fn reaches(&self, shared: &PipelineContext, packet: &Packet) -> Result<(), DropReason> {
         let (Some(inner), Some(at)) = (&self.inner, self.frame.ip_at()) else { return Ok(()) };
         match shared.guard(inner, packet.octets().get(at..).unwrap_or_default()) {
             Err(DropReason::LinkScope | DropReason::UeToUe) | Ok(()) => Ok(()),
@@ -109,20 +109,20 @@ impl UpfU {
         index: u32,
         ingress: Ingress,
         packet: &mut Packet,
-    ) -> Verdict {
+    ) -> PacketVerdict {
         let Some(pdu) = EthernetPdu::parse(packet.octets()) else {
-            return Verdict::Drop(DropReason::InnerMalformed);
+            return PacketVerdict::Drop(DropReason::InnerMalformed);
         };
         let Frame { source, destination, .. } = pdu.frame;
         if let Err(reason) = self.may_use(now, index, source) {
-            return Verdict::Drop(reason);
+            return PacketVerdict::Drop(reason);
         }
         let verdict = self.in_session(now, index, ingress, &pdu, packet);
-        let Verdict::Send(Destination::Frames { dn }) = verdict else { return verdict };
+        let PacketVerdict::Send(Destination::Frames { dn }) = verdict else { return verdict };
         self.learn_mac(now, index, dn, source);
         let Some(network) = self.networks.get(usize::from(dn.0)) else { return verdict };
         match network.switch.by_mac.get(&destination).copied() {
-            Some(own) if own == index => Verdict::Drop(DropReason::FrameReturns),
+            Some(own) if own == index => PacketVerdict::Drop(DropReason::FrameReturns),
             Some(other) => self.in_session(now, other, Ingress::NETWORK, &pdu, packet),
             None => {
                 if is_group(destination) {
@@ -134,16 +134,16 @@ impl UpfU {
     }
 
     /// A frame from a data network.
-    pub(super) fn network_frame(&mut self, now: Instant, dn: DnIndex, packet: &mut Packet) -> Verdict {
+    pub(super) fn network_frame(&mut self, now: Instant, dn: DnIndex, packet: &mut Packet) -> PacketVerdict {
         if !self.shard.is_first() {
             return self.to_first(0);
         }
         let Some(pdu) = EthernetPdu::parse(packet.octets()) else {
-            return Verdict::Drop(DropReason::InnerMalformed);
+            return PacketVerdict::Drop(DropReason::InnerMalformed);
         };
         let Frame { source, destination, .. } = pdu.frame;
         let Some(network) = self.networks.get(usize::from(dn.0)) else {
-            return Verdict::Drop(DropReason::UnknownMac);
+            return PacketVerdict::Drop(DropReason::UnknownMac);
         };
         // A bridge may send a UE's own frame back.
         let sender = network.switch.by_mac.get(&source).copied();
@@ -151,9 +151,9 @@ impl UpfU {
             return self.flood(now, dn, sender, &pdu, packet);
         }
         match network.switch.by_mac.get(&destination).copied() {
-            Some(own) if Some(own) == sender => Verdict::Drop(DropReason::FrameReturns),
+            Some(own) if Some(own) == sender => PacketVerdict::Drop(DropReason::FrameReturns),
             Some(index) => self.in_session(now, index, Ingress::NETWORK, &pdu, packet),
-            None => Verdict::Drop(DropReason::UnknownMac),
+            None => PacketVerdict::Drop(DropReason::UnknownMac),
         }
     }
 
@@ -165,13 +165,13 @@ impl UpfU {
         but: Option<u32>,
         pdu: &EthernetPdu,
         packet: &Packet,
-    ) -> Verdict {
+    ) -> PacketVerdict {
         let Some(network) = self.networks.get_mut(usize::from(dn.0)) else {
-            return Verdict::Drop(DropReason::UnknownMac);
+            return PacketVerdict::Drop(DropReason::UnknownMac);
         };
         if !network.switch.floods.once_more(now, FLOODS_PER_SECOND_MAX) {
             self.shared.counters.drop(DropReason::FloodRate);
-            return Verdict::Taken;
+            return PacketVerdict::Taken;
         }
         let sessions = network.switch.sessions.iter().copied().filter(|s| Some(*s) != but);
         let sessions: Vec<u32> = sessions.take(FLOODED_SESSIONS_MAX).collect();
@@ -179,16 +179,18 @@ impl UpfU {
             let mut copy = self.shared.fresh();
             copy.fill(packet.octets());
             match self.in_session(now, index, Ingress::NETWORK, pdu, &mut copy) {
-                Verdict::Send(to) => self.shared.send(to, copy),
-                Verdict::Drop(reason) => {
+                PacketVerdict::Send(to) => self.shared.send(to, copy),
+                PacketVerdict::Drop(reason) => {
                     self.shared.counters.drop(reason);
                     self.shared.recycle(copy);
                 }
                 // All Ethernet sessions are of one shard.
-                Verdict::Taken | Verdict::Pending | Verdict::Hand { .. } => self.shared.recycle(copy),
+                PacketVerdict::Taken | PacketVerdict::Pending | PacketVerdict::Hand { .. } => {
+                    self.shared.recycle(copy)
+                }
             }
         }
-        Verdict::Taken
+        PacketVerdict::Taken
     }
 
     /// Whether a UE may use an address.
@@ -227,7 +229,7 @@ impl UpfU {
 }
 
 /// When the oldest address of a session is forgotten, if it stays silent.
-pub(super) fn ageing(rules: &SessionRules, state: &State) -> Option<Instant> {
+pub(super) fn ageing(rules: &SessionRules, state: &SessionState) -> Option<Instant> {
     state.macs.iter().map(|l| l.last).min().map(|at| at + age(rules))
 }
 
@@ -239,8 +241,8 @@ fn age(rules: &SessionRules) -> Duration {
 /// Forgets the addresses that were silent too long.
 pub(super) fn forget_silent(
     rules: &SessionRules,
-    state: &mut State,
-    shared: &mut Shared,
+    state: &mut SessionState,
+    shared: &mut PipelineContext,
     switch: &mut Switch,
     now: Instant,
 ) {
@@ -262,8 +264,8 @@ pub(super) fn forget_silent(
 /// Reports to the SMF, if a URR asks for it (MACAR).
 fn report(
     rules: &SessionRules,
-    state: &mut State,
-    shared: &mut Shared,
+    state: &mut SessionState,
+    shared: &mut PipelineContext,
     now: Instant,
     detected: Vec<Mac>,
     removed: Vec<Mac>,
@@ -282,20 +284,20 @@ fn report(
         last.ethernet_traffic_information = Some(traffic);
     }
     kept::report(shared, rules, state);
-    shared.report(Report::Usage { session: state.id(), token: None, reports });
+    shared.report(UserPlaneReport::Usage { session: state.id(), token: None, reports });
 }
 
 /// What was held of an Ethernet session meets its rules again.
 pub(super) fn again(
     rules: &SessionRules,
-    state: &mut State,
-    shared: &mut Shared,
+    state: &mut SessionState,
+    shared: &mut PipelineContext,
     now: Instant,
     ingress: Ingress,
     packet: &mut Packet,
-) -> Verdict {
+) -> PacketVerdict {
     match EthernetPdu::parse(packet.octets()) {
         Some(pdu) => stages::run(rules, state, shared, now, ingress, &pdu, packet),
-        None => Verdict::Drop(DropReason::InnerMalformed),
+        None => PacketVerdict::Drop(DropReason::InnerMalformed),
     }
 }

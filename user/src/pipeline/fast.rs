@@ -205,7 +205,7 @@ pub trait FastPath: Send {
 }
 
 /// A session that is to be offloaded.
-struct Watched {
+struct OffloadCandidate {
     index: u32,
     watch: u32,
     passed: u32,
@@ -218,7 +218,7 @@ struct Watched {
 /// The fast path, and what waits for it.
 pub(super) struct Offloader {
     path: Box<dyn FastPath>,
-    watched: VecDeque<Watched>,
+    watched: VecDeque<OffloadCandidate>,
     /// Sessions that are offloaded.
     offloaded: u64,
     collected: FastPathCounters,
@@ -258,7 +258,7 @@ impl Offloader {
             place.store(u64::from(index) + 1, Ordering::Release);
         }
         hot.set_watched(true);
-        self.watched.push_back(Watched { index, watch, passed: 0, since: None, first: None });
+        self.watched.push_back(OffloadCandidate { index, watch, passed: 0, since: None, first: None });
     }
 
     /// Offloads what can be offloaded now. `drained`: all that had come up is decided on, and sent.
@@ -362,7 +362,7 @@ impl Offloader {
 
     /// Which destinations are to go up.
     pub(super) fn show(&self, suspects: &DestinationFilter) {
-        suspects.show(self.path.suspects());
+        suspects.merge_into(self.path.suspects());
     }
 
     /// Sessions that are offloaded now.

@@ -28,7 +28,7 @@ struct Whole {
 
 /// What a first fragment has shown.
 #[derive(Clone, Copy)]
-struct Shown {
+struct FirstFragment {
     whole: Whole,
     ports: (u16, u16),
     until: Instant,
@@ -38,7 +38,7 @@ struct Shown {
 pub(super) struct Fragments {
     seed: u64,
     /// Made with the first of them.
-    places: Box<[Option<Shown>]>,
+    places: Box<[Option<FirstFragment>]>,
 }
 
 impl Fragments {
@@ -82,7 +82,7 @@ impl Fragments {
         if self.places.is_empty() {
             self.places = vec![None; PORTS_AWAITED_MAX].into();
         }
-        self.places[at] = Some(Shown { whole, ports, until: now + WAIT });
+        self.places[at] = Some(FirstFragment { whole, ports, until: now + WAIT });
         None
     }
 }

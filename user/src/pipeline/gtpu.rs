@@ -12,8 +12,8 @@ use whimbrel_ids::{Instant, Teid};
 use super::inner::InnerPacket;
 use super::packet::Packet;
 use super::stages::Ingress;
-use super::{Destination, DropReason, Origin, UpfU, Verdict, run_in};
-use crate::exchange::{Report, SessionKey};
+use super::{Destination, DropReason, Origin, PacketVerdict, UpfU, run_in};
+use crate::exchange::{SessionKey, UserPlaneReport};
 use crate::rules::SessionKind;
 
 /// TEID of messages that are about no tunnel (TS 29.281 §5.1).
@@ -27,16 +27,16 @@ impl UpfU {
         local: IpAddr,
         hops: u8,
         packet: &mut Packet,
-    ) -> Verdict {
+    ) -> PacketVerdict {
         let back = Destination::N3 { peer, tos: 0 };
         if self.shared.guard.is_ue(peer.ip()) {
-            return Verdict::Drop(DropReason::GtpuFromUe);
+            return PacketVerdict::Drop(DropReason::GtpuFromUe);
         }
         let m = match Gtpu::parse(packet.octets()) {
             Ok(m) => m,
             Err(GtpuError::Malformed(_)) => {
                 return match echo_response_sequence(packet.octets()) {
-                    None => Verdict::Drop(DropReason::GtpuMalformed),
+                    None => PacketVerdict::Drop(DropReason::GtpuMalformed),
                     sequence => self.echo_response(now, peer.ip(), sequence),
                 };
             }
@@ -59,11 +59,11 @@ impl UpfU {
             message_type::ECHO_REQUEST => {
                 let sequence = m.sequence.unwrap_or(0);
                 if !self.shared.common.may_answer_echo(now) {
-                    return Verdict::Drop(DropReason::EchoRate);
+                    return PacketVerdict::Drop(DropReason::EchoRate);
                 }
                 self.shared.counters.echo_requests += 1;
                 self.shared.send_octets(back, echo_response(sequence).as_ref());
-                Verdict::Taken
+                PacketVerdict::Taken
             }
             message_type::ECHO_RESPONSE => {
                 let sequence = m.sequence;
@@ -71,11 +71,11 @@ impl UpfU {
             }
             message_type::ERROR_INDICATION => match ErrorIndication::parse(m.payload) {
                 // It comes from where the packet went (TS 29.281 §7.3.1); from elsewhere it is forged.
-                Ok(e) if e.peer != peer.ip() => Verdict::Drop(DropReason::ErrorIndicationForged),
+                Ok(e) if e.peer != peer.ip() => PacketVerdict::Drop(DropReason::ErrorIndicationForged),
                 Ok(e) => self.tunnel_lost(e, hops),
-                Err(_) => Verdict::Drop(DropReason::GtpuMalformed),
+                Err(_) => PacketVerdict::Drop(DropReason::GtpuMalformed),
             },
-            _ => Verdict::Drop(DropReason::GtpuUnexpected),
+            _ => PacketVerdict::Drop(DropReason::GtpuUnexpected),
         }
     }
 
@@ -87,7 +87,7 @@ impl UpfU {
         now: Instant,
         (peer, local): (SocketAddr, IpAddr),
         packet: &mut Packet,
-    ) -> Verdict {
+    ) -> PacketVerdict {
         if let Ok(m) = Gtpu::parse_in_transit(packet.octets())
             && matches!(m.message_type, message_type::G_PDU | message_type::END_MARKER)
         {
@@ -112,7 +112,7 @@ impl UpfU {
             let back = Destination::N3 { peer, tos: 0 };
             self.shared.send_octets(back, supported_extension_headers_notification(0).as_ref());
         }
-        Verdict::Drop(DropReason::GtpuUnknownExtension)
+        PacketVerdict::Drop(DropReason::GtpuUnknownExtension)
     }
 
     fn g_pdu(
@@ -122,7 +122,7 @@ impl UpfU {
         ingress: Ingress,
         payload_at: usize,
         packet: &mut Packet,
-    ) -> Verdict {
+    ) -> PacketVerdict {
         let index = self.teids.index_of(ingress.teid);
         if !self.shard.is_own(index) {
             return self.hand(index);
@@ -140,7 +140,7 @@ impl UpfU {
         };
         let payload = packet.octets().get(payload_at..).unwrap_or_default();
         if self.sessions.full(index).is_none() && InnerPacket::parse(payload).is_none() {
-            return Verdict::Drop(DropReason::InnerMalformed); // of a plain session: for that it is not unfolded
+            return PacketVerdict::Drop(DropReason::InnerMalformed); // of a plain session: for that it is not unfolded
         }
         if self.predictions.awaits(index) {
             self.may_have_moved(now, index, ingress.teid, peer.ip());
@@ -160,7 +160,7 @@ impl UpfU {
         }
         packet.pull(payload_at);
         let Some(inner) = InnerPacket::parse(packet.octets()) else {
-            return Verdict::Drop(DropReason::InnerMalformed);
+            return PacketVerdict::Drop(DropReason::InnerMalformed);
         };
         packet.truncate(inner.octets);
         let verdict = run_in(session, &mut self.shared, now, ingress, &inner, packet);
@@ -189,7 +189,7 @@ impl UpfU {
         ingress: Ingress,
         payload_at: usize,
         packet: &mut Packet,
-    ) -> Verdict {
+    ) -> PacketVerdict {
         let session = self.sessions.get(index);
         let (relay, kind) =
             session.map_or_else(Default::default, |s| (s.rules.is_relay(place), s.rules.kind));
@@ -203,7 +203,7 @@ impl UpfU {
             SessionKind::Unstructured => return self.octets_from_ue(now, index, ingress, packet),
         }
         let Some(inner) = InnerPacket::parse(packet.octets()) else {
-            return Verdict::Drop(DropReason::InnerMalformed);
+            return PacketVerdict::Drop(DropReason::InnerMalformed);
         };
         packet.truncate(inner.octets);
         self.in_session(now, index, ingress, &inner, packet)
@@ -217,7 +217,7 @@ impl UpfU {
         now: Instant,
         (peer, local): (SocketAddr, IpAddr),
         teid: Teid,
-    ) -> Verdict {
+    ) -> PacketVerdict {
         let wrong = self.shared.guesses.wrong(now, peer.ip());
         self.shared.counters.peers_suspended += u64::from(wrong.suspends);
         if wrong.indicate && teid != NO_TUNNEL && self.shared.common.may_send_error(now) {
@@ -225,7 +225,7 @@ impl UpfU {
             self.shared.send_octets(to, error_indication(teid, local, peer.port()).as_ref());
             self.shared.counters.error_indications_sent += 1;
         }
-        Verdict::Drop(DropReason::UnknownTunnel)
+        PacketVerdict::Drop(DropReason::UnknownTunnel)
     }
 
     /// The session of a local tunnel, and the tunnel's place in it.
@@ -236,20 +236,20 @@ impl UpfU {
     }
 
     /// TS 23.527 §5.3, §5.3.1: a peer does not know a tunnel: reported to the SMF, once until the rules change.
-    fn tunnel_lost(&mut self, e: ErrorIndication, hops: u8) -> Verdict {
+    fn tunnel_lost(&mut self, e: ErrorIndication, hops: u8) -> PacketVerdict {
         let index = self.remote.get(&(e.teid, e.peer));
         let session = index.and_then(|i| self.sessions.get(*i));
         let Some(session) = session else {
-            return self.ask_next(hops).unwrap_or(Verdict::Drop(DropReason::UnknownTunnel));
+            return self.ask_next(hops).unwrap_or(PacketVerdict::Drop(DropReason::UnknownTunnel));
         };
         self.shared.counters.error_indications_received += 1;
         if !std::mem::replace(&mut session.state.error_reported, true) {
-            self.shared.report(Report::ErrorIndication {
+            self.shared.report(UserPlaneReport::ErrorIndication {
                 session: session.state.id(),
                 teid: e.teid,
                 peer: e.peer,
             });
         }
-        Verdict::Taken
+        PacketVerdict::Taken
     }
 }

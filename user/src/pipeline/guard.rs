@@ -1,12 +1,13 @@
-//! What UEs do not reach: the core, this host, other UEs, and what the operator denies ([`Isolation`]).
+//! Destinations that UEs must not reach: the core, this host, other UEs, and those that the operator denies
+//! ([`Isolation`]).
 //!
-//! A packet that a UE sends into a data network is looked at twice at most. [`Guard::suspects`] asks a few words, which are in a core's
-//! first cache, whether its destination may be one that is denied: for usual destinations the answer is no. For the others
-//! [`Guard::judge`] compares addresses, ports and the operator's exceptions. A fast path in the driver asks the same words ([`DestinationFilter`]) and
-//! hands up what they do not clear. The host's addresses change while packets flow ([`HostAddresses`]): bits are set before an address is compared, and never
-//! taken back; a stale one costs a longer look and no packet.
+//! An uplink packet is checked at most twice. [`UeIsolation::suspects`] reads a bitmap that fits in the L1 cache;
+//! it clears almost every destination. For the others [`UeIsolation::judge`] compares addresses, ports and the
+//! operator's exceptions. A fast path in the driver reads the same bitmap ([`DestinationFilter`]) and hands
+//! up what it does not clear. The host's addresses change while packets flow ([`HostAddresses`]): bits are
+//! set before an address is compared, and never taken back; a stale one costs a longer look and no packet.
 //!
-//! A destination that is denied: TS 33.513 §4.2.2 asks for it of the UPF's own interfaces; a UE has no business with the others.
+//! TS 33.513 §4.2.2 requires this for the UPF's own interfaces; a UE has no reason to reach the others.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,12 +24,12 @@ use crate::rules::upper;
 
 /// Words of [`DestinationFilter`]: two kilobytes, of which each thread's first cache has room.
 const WORDS: usize = 256;
-/// Multipliers of [`DestinationFilter::place`], odd and less than 2^31, as an instruction of BPF takes them.
+/// Multipliers of [`DestinationFilter::bit_index`], odd and less than 2^31, as an instruction of BPF takes them.
 const MULTIPLIERS: [u32; 4] = [0x5bd1_e995, 0x2c1b_3c6d, 0x297a_2d39, 0x6b43_a9b5];
 /// Bits of a product below those that are a place.
-const PLACE_SHIFT: u32 = 18;
+const HASH_SHIFT: u32 = 18;
 
-/// Types of ICMP messages by which a UE asks whether its router is there, and answers: RFC 792, RFC 4443.
+/// Types of ICMP and ICMPv6 Echo Request and Echo Reply: RFC 792, RFC 4443.
 const ECHO: [[u8; 2]; 2] = [[8, 0], [128, 129]];
 
 /// One bit for each of 16,384 places of destination addresses: set for every address that may be denied.
@@ -45,51 +46,51 @@ impl Default for DestinationFilter {
 impl DestinationFilter {
     /// Words that a fast path shares.
     pub const WORDS: usize = WORDS;
-    /// As of [`Self::place`], for a program in the driver: what the words of an address, in the order of memory, are multiplied with before
+    /// As of [`Self::bit_index`], for a program in the driver: what the words of an address, in the order of memory, are multiplied with before
     /// they are added up, and the bits of the sum below the place.
-    pub const HASH: ([u32; 4], u32) = (MULTIPLIERS, PLACE_SHIFT);
+    pub const HASH: ([u32; 4], u32) = (MULTIPLIERS, HASH_SHIFT);
 
     /// Where the bit of an address is, by its words in the order of memory.
     #[inline]
-    fn place(words: &[u32]) -> usize {
+    fn bit_index(words: &[u32]) -> usize {
         let products = words.iter().zip(MULTIPLIERS).map(|(w, m)| u64::from(*w).wrapping_mul(m.into()));
         let sum = products.fold(0u64, u64::wrapping_add);
-        (sum >> PLACE_SHIFT) as usize % (WORDS * 64)
+        (sum >> HASH_SHIFT) as usize % (WORDS * 64)
     }
 
     #[inline]
-    fn place_of(address: IpAddr) -> usize {
+    fn bit_index_of(address: IpAddr) -> usize {
         match address {
-            IpAddr::V4(a) => Self::place(&[u32::from_ne_bytes(a.octets())]),
+            IpAddr::V4(a) => Self::bit_index(&[u32::from_ne_bytes(a.octets())]),
             IpAddr::V6(a) => {
                 let octets = a.octets();
                 let (words, _) = octets.as_chunks::<4>();
                 let mut all = [0; 4];
                 all.iter_mut().zip(words).for_each(|(to, word)| *to = u32::from_ne_bytes(*word));
-                Self::place(&all)
+                Self::bit_index(&all)
             }
         }
     }
 
     #[inline]
     fn has(&self, address: IpAddr) -> bool {
-        let place = Self::place_of(address);
+        let place = Self::bit_index_of(address);
         self.0[place / 64].load(Ordering::Relaxed) >> (place % 64) & 1 != 0
     }
 
     /// An address may be denied from now on.
     pub(super) fn set(&self, address: IpAddr) {
-        let place = Self::place_of(address);
+        let place = Self::bit_index_of(address);
         self.0[place / 64].fetch_or(1 << (place % 64), Ordering::Relaxed);
     }
 
-    /// Every address may be.
+    /// Marks every address as possibly denied.
     fn set_all(&self) {
         self.0.iter().for_each(|w| w.store(u64::MAX, Ordering::Relaxed));
     }
 
-    /// Sets in words that a fast path shares what is set here.
-    pub fn show(&self, words: &[AtomicU64; WORDS]) {
+    /// Merges this filter into the words that a fast path shares.
+    pub fn merge_into(&self, words: &[AtomicU64; WORDS]) {
         words.iter().zip(&self.0).for_each(|(to, from)| {
             to.fetch_or(from.load(Ordering::Relaxed), Ordering::Relaxed);
         });
@@ -98,13 +99,13 @@ impl DestinationFilter {
 
 /// UEs' addresses of both families, as first address and mask.
 #[derive(Default)]
-struct Pools {
+struct UePrefixes {
     ipv4: Box<[(u32, u32)]>,
     /// Of prefixes of 64 bits.
     ipv6: Box<[(u64, u64)]>,
 }
 
-impl Pools {
+impl UePrefixes {
     fn of(ipv4: impl Iterator<Item = Ipv4Net>, ipv6: impl Iterator<Item = Ipv6Net>) -> Self {
         let of_4 =
             |n: Ipv4Net| (n.first(), u32::MAX.checked_shl(32 - u32::from(n.prefix.min(32))).unwrap_or(0));
@@ -114,7 +115,7 @@ impl Pools {
     }
 
     #[inline]
-    fn hold(&self, address: IpAddr) -> bool {
+    fn contains(&self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(a) => self.ipv4.iter().any(|(first, mask)| a.to_bits() & mask == *first),
             IpAddr::V6(a) => self.ipv6.iter().any(|(first, mask)| upper(a) & mask == *first),
@@ -122,8 +123,8 @@ impl Pools {
     }
 }
 
-/// What one pipeline knows of what UEs do not reach.
-pub(super) struct Guard {
+/// The isolation rules of one pipeline.
+pub(super) struct UeIsolation {
     ue_to_host: bool,
     ue_to_ue: bool,
     allow: Box<[FirewallRule]>,
@@ -131,13 +132,13 @@ pub(super) struct Guard {
     core: Box<[CoreEndpoint]>,
     gnb_networks: Box<[IpNetwork]>,
     /// All addresses of UEs, and what they are translated to.
-    ues: Pools,
-    /// Routers of the pools, which are this host's addresses, and no UE has.
+    ues: UePrefixes,
+    /// Gateways of the pools: addresses of this host that no UE gets.
     gateways: Box<[IpAddr]>,
     host: Arc<HostAddresses>,
 }
 
-impl Guard {
+impl UeIsolation {
     pub(super) fn new(config: &Config) -> Self {
         let Isolation { ue_to_host, ue_to_ue, allow, deny, core, gnb_networks } = config.isolation.clone();
         let networks = &config.data_networks;
@@ -152,7 +153,7 @@ impl Guard {
             deny: deny.into(),
             core: core.into(),
             gnb_networks: gnb_networks.into(),
-            ues: Pools::of(ipv4, ipv6),
+            ues: UePrefixes::of(ipv4, ipv6),
             gateways: ipv4_gateways.chain(ipv6_gateways).collect(),
             host: Arc::default(),
         }
@@ -187,7 +188,7 @@ impl Guard {
         };
         unusual
             || suspects.has(to)
-            || !self.ue_to_ue && self.ues.hold(to)
+            || !self.ue_to_ue && self.ues.contains(to)
             || !self.deny.is_empty() && self.deny.iter().any(|n| n.contains(to))
     }
 
@@ -204,7 +205,7 @@ impl Guard {
         let host = self.host.contains(to) || self.gateways.contains(&to);
         let listens = |c: &CoreEndpoint| {
             let any = c.address.is_unspecified() || self.host.contains(c.address);
-            // What is for groups reaches sockets of every address.
+            // Multicast and broadcast packets reach sockets bound to any address.
             (c.address == to || any && (host || special))
                 && c.protocol == inner.protocol
                 && inner.ports().is_none_or(|(_, port)| port == c.port)
@@ -225,35 +226,36 @@ impl Guard {
         if self.core.iter().any(|c| c.address == to) || peers.has(to) {
             return Err(DropReason::UeToCore);
         }
-        if !self.ue_to_ue && self.ues.hold(to) {
+        if !self.ue_to_ue && self.ues.contains(to) {
             return Err(DropReason::UeToUe);
         }
         Ok(())
     }
 
-    /// Whether a packet from a data network is another UE's, which may not send it.
+    /// True if the source of a downlink packet is another UE's address, from which it may not come.
     #[inline]
-    pub(super) fn refuses_from(&self, source: IpAddr) -> bool {
+    pub(super) fn is_foreign_ue_source(&self, source: IpAddr) -> bool {
         !self.ue_to_ue && self.is_ue(source)
     }
 
     /// Whether an address is a UE's, or may become one's.
     #[inline]
     pub(super) fn is_ue(&self, address: IpAddr) -> bool {
-        self.ues.hold(address) && !self.is_gateway(address)
+        self.ues.contains(address) && !self.is_gateway(address)
     }
 
     fn is_gateway(&self, address: IpAddr) -> bool {
         self.gateways.contains(&address)
     }
 
-    /// Whether gNBs and other UPFs are there, by the configuration.
-    pub(super) fn is_of_gnbs(&self, address: IpAddr) -> bool {
+    /// True if the address is in a network configured for gNBs and other UPFs.
+    pub(super) fn is_in_gnb_networks(&self, address: IpAddr) -> bool {
         self.gnb_networks.iter().any(|n| n.contains(address))
     }
 }
 
-/// Whether a packet is an echo request to, or an echo reply for, the router of the UE: the one thing for which it is there.
+/// True if a packet is an ICMP Echo Request or Reply to the UE's gateway, the only traffic that the gateway
+/// accepts.
 fn asks_router(inner: &InnerPacket, packet: &[u8], later: bool) -> bool {
     let family = match inner.protocol {
         protocol::ICMP => 0,

@@ -8,13 +8,13 @@ use whimbrel_pfcp::ie::ApplyAction;
 
 use super::inner::mark_congestion;
 use super::packet::Packet;
-use super::session::State;
-use super::shared::Shared;
+use super::session::SessionState;
+use super::shared::PipelineContext;
 use super::slice::is_marked;
 use super::stages::{Ingress, Pdu, flow_of};
-use super::{DropReason, Verdict};
+use super::{DropReason, PacketVerdict};
 use crate::buffering::Buffering;
-use crate::exchange::Report;
+use crate::exchange::UserPlaneReport;
 use crate::limits::{HELD_FREE_SHARE, HELD_PER_SESSION_GUARANTEED};
 use crate::rules::{Far, Pdr, Qer, SessionRules};
 
@@ -24,7 +24,7 @@ const DELAY_UNIT: Duration = Duration::from_millis(50);
 const FULL: i64 = 65_536;
 
 /// A packet that waits.
-pub(super) struct Waiting {
+pub(super) struct BufferedPacket {
     pub(super) since: Instant,
     /// It is of a flow of guaranteed rate.
     guaranteed: bool,
@@ -36,17 +36,17 @@ pub(super) struct Waiting {
 
 /// The packets of a session that wait, the oldest first.
 #[derive(Default)]
-pub(super) struct Held {
-    packets: VecDeque<Waiting>,
+pub(super) struct BufferedPackets {
+    packets: VecDeque<BufferedPacket>,
     octets: usize,
 }
 
-impl Held {
+impl BufferedPackets {
     pub(super) fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
 
-    fn push(&mut self, waiting: Waiting) {
+    fn push(&mut self, waiting: BufferedPacket) {
         self.octets += waiting.packet.len();
         self.packets.push_back(waiting);
     }
@@ -74,14 +74,14 @@ impl Held {
 }
 
 /// When a packet has waited for too long.
-pub(super) fn deadline(state: &State, age: Duration) -> Option<Instant> {
+pub(super) fn deadline(state: &SessionState, age: Duration) -> Option<Instant> {
     let aged = state.held.aged(age)?;
     // The SMF may have asked to wait longer.
     Some(state.quiet_until.map_or(aged, |until| until.max(aged)))
 }
 
 /// Drops the packets that have waited for too long.
-pub(super) fn expire(state: &mut State, shared: &mut Shared, now: Instant) {
+pub(super) fn expire(state: &mut SessionState, shared: &mut PipelineContext, now: Instant) {
     let age = shared.buffering.age;
     while deadline(state, age).is_some_and(|at| at <= now) {
         let Some((packet, place)) = state.held.pop_since(now) else { return };
@@ -99,7 +99,7 @@ pub(super) fn expire(state: &mut State, shared: &mut Shared, now: Instant) {
 }
 
 /// Takes all packets out, to meet new rules or to be dropped.
-pub(super) fn take(state: &mut State, shared: &mut Shared) -> VecDeque<Waiting> {
+pub(super) fn take(state: &mut SessionState, shared: &mut PipelineContext) -> VecDeque<BufferedPacket> {
     let held = std::mem::take(&mut state.held);
     shared.released(held.packets.len(), held.octets);
     held.packets.iter().for_each(|waiting| shared.forget_held(waiting.place));
@@ -109,15 +109,15 @@ pub(super) fn take(state: &mut State, shared: &mut Shared) -> VecDeque<Waiting> 
 /// Keeps a packet until its FAR forwards; the first one is reported, after the BAR's delay.
 #[allow(clippy::too_many_arguments, reason = "a stage's view of one packet")]
 pub(super) fn hold<C: Pdu>(
-    state: &mut State,
-    shared: &mut Shared,
+    state: &mut SessionState,
+    shared: &mut PipelineContext,
     rules: &SessionRules,
     now: Instant,
     (pdr, far): (&Pdr, &Far),
     ingress: Ingress,
     pdu: &C,
     packet: &mut Packet,
-) -> Verdict {
+) -> PacketVerdict {
     let bar = rules.bars.iter().find(|b| Some(b.bar_id) == far.bar_id);
     let bounds = shared.buffering;
     let own = usize::from(bounds.packets_per_session);
@@ -130,7 +130,7 @@ pub(super) fn hold<C: Pdu>(
                 let early = bounds.early_drop && !pdu.knows_ecn() && !guaranteed;
                 let early = early && shared.waited_since.is_none();
                 if early && is_marked(FULL - fill, FULL, &mut shared.random) {
-                    return Verdict::Drop(DropReason::EarlyDrop);
+                    return PacketVerdict::Drop(DropReason::EarlyDrop);
                 }
                 match shared.hold(octets) {
                     Ok(()) => break fill,
@@ -141,14 +141,14 @@ pub(super) fn hold<C: Pdu>(
         };
         // What is promised to a flow holds here too: others of its session give way, the newest first, so that the rest stays in order.
         if !guaranteed || !gives_way(state, shared, reason) {
-            return Verdict::Drop(reason);
+            return PacketVerdict::Drop(reason);
         }
     };
     if state.quiet_until.is_some_and(|until| until <= now) {
         (state.quiet_until, state.notified) = (None, false);
     }
     if far.action.has(ApplyAction::NOCP) && !std::mem::replace(&mut state.notified, true) {
-        let report = Report::DownlinkData {
+        let report = UserPlaneReport::DownlinkData {
             session: state.id(),
             pdr_id: pdr.pdr_id,
             qfi: flow_of(rules, pdr).map(|(qfi, ..)| qfi),
@@ -176,8 +176,8 @@ pub(super) fn hold<C: Pdu>(
     // What came by a tunnel is a relayed packet of a handover, which its sender repeats.
     let place =
         if ingress.teid == Teid(0) { shared.keep_held(state.id(), since, packet.octets()) } else { None };
-    state.held.push(Waiting { since, guaranteed, place, ingress, packet });
-    Verdict::Taken
+    state.held.push(BufferedPacket { since, guaranteed, place, ingress, packet });
+    PacketVerdict::Taken
 }
 
 /// Whether a rate is guaranteed to what a PDR detects.
@@ -187,7 +187,12 @@ fn is_guaranteed(rules: &SessionRules, pdr: &Pdr) -> bool {
 }
 
 /// How full a session's buffer is, of [`FULL`], if its own bounds and its share of the rest leave room for one packet more.
-fn room(held: &Held, shared: &Shared, packets: usize, octets: usize) -> Result<i64, DropReason> {
+fn room(
+    held: &BufferedPackets,
+    shared: &PipelineContext,
+    packets: usize,
+    octets: usize,
+) -> Result<i64, DropReason> {
     let bounds = &shared.buffering;
     if held.packets.len() >= packets {
         return Err(DropReason::BufferFull);
@@ -204,7 +209,7 @@ fn room(held: &Held, shared: &Shared, packets: usize, octets: usize) -> Result<i
 
 /// A packet to which nothing is promised gives way, and is dropped by the bound that another one has met; whether there was one.
 #[cold]
-fn gives_way(state: &mut State, shared: &mut Shared, reason: DropReason) -> bool {
+fn gives_way(state: &mut SessionState, shared: &mut PipelineContext, reason: DropReason) -> bool {
     let Some((packet, place)) = state.held.pop_unpromised() else { return false };
     shared.forget_held(place);
     shared.released(1, packet.len());
@@ -215,7 +220,7 @@ fn gives_way(state: &mut State, shared: &mut Shared, reason: DropReason) -> bool
 }
 
 /// How full a session's buffer is, of [`FULL`], by packets or octets.
-fn fill(held: &Held, packets: usize, bounds: &Buffering) -> i64 {
+fn fill(held: &BufferedPackets, packets: usize, bounds: &Buffering) -> i64 {
     let part = |of: usize, most: usize| (of as u64).saturating_mul(FULL as u64) / (most as u64).max(1);
     let fill = part(held.packets.len(), packets).max(part(held.octets, bounds.octets_per_session as usize));
     i64::try_from(fill).unwrap_or(FULL).min(FULL)

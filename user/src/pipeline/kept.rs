@@ -1,7 +1,7 @@
 //! What the pipeline counts of sessions, as UPF-C keeps it for a successor: usage, meters, figures.
 //!
 //! Where a state is kept, each session that is charged for is looked at every so often, and reported to UPF-C if packets have passed since
-//! ([`Report::Counted`]); so it is before its usage is reported to the SMF, so that a successor reports nothing twice. What passed after the
+//! ([`UserPlaneReport::Counted`]); so it is before its usage is reported to the SMF, so that a successor reports nothing twice. What passed after the
 //! last look is lost with the process.
 
 use std::collections::BTreeMap;
@@ -13,13 +13,13 @@ use whimbrel_pfcp::ie::QerId;
 
 use super::UpfU;
 use super::meter::Meter;
-use super::session::{SessionCounters, SessionU, State};
-use super::shared::Shared;
+use super::session::{SessionCounters, SessionState, SessionU};
+use super::shared::PipelineContext;
 use super::usage::Usage;
-use crate::exchange::{Effects, Report};
+use crate::exchange::{Effects, UserPlaneReport};
 use crate::rules::{Qer, SessionRules};
 use crate::session_id::SessionId;
-use crate::state::{Source, Stored, crc32c, stored};
+use crate::state::{Stored, StoredReader, crc32c, stored};
 
 /// Sessions looked at between two bursts: ten microseconds.
 const LOOKS_AT_ONCE: usize = 32;
@@ -48,7 +48,7 @@ fn rates_of(q: &Qer) -> (QerId, u32) {
 }
 
 /// What a session has counted, in octets.
-fn octets_of(rules: &SessionRules, state: &State) -> Box<[u8]> {
+fn octets_of(rules: &SessionRules, state: &SessionState) -> Box<[u8]> {
     let kept = KeptSession {
         counters: state.counters,
         last_packet: state.last_packet,
@@ -62,9 +62,9 @@ fn octets_of(rules: &SessionRules, state: &State) -> Box<[u8]> {
 }
 
 /// Reports to UPF-C what a session has counted, before its usage is reported to the SMF; where a state is kept.
-pub(super) fn report(shared: &mut Shared, rules: &SessionRules, state: &State) {
+pub(super) fn report(shared: &mut PipelineContext, rules: &SessionRules, state: &SessionState) {
     if shared.keeps_counted && !rules.urrs.is_empty() {
-        shared.report(Report::Counted { session: state.id(), counted: octets_of(rules, state) });
+        shared.report(UserPlaneReport::Counted { session: state.id(), counted: octets_of(rules, state) });
     }
 }
 
@@ -129,7 +129,7 @@ impl UpfU {
         let Some(seen) = self.looks.sessions.get_mut(&index).filter(|seen| **seen != packets) else { return };
         *seen = packets;
         if let Some(counted) = self.sessions.with_snapshot(index, |s| octets_of(&s.rules, &s.state)) {
-            self.shared.report(Report::Counted { session: id, counted });
+            self.shared.report(UserPlaneReport::Counted { session: id, counted });
         }
     }
 
@@ -142,7 +142,9 @@ impl UpfU {
         counted: Option<&[u8]>,
     ) {
         self.seat(now, id, Arc::clone(&rules), Effects::default(), true);
-        let Some(kept) = counted.and_then(|c| KeptSession::restore(&mut Source::new(c))) else { return };
+        let Some(kept) = counted.and_then(|c| KeptSession::restore(&mut StoredReader::new(c))) else {
+            return;
+        };
         let Some(SessionU { state, .. }) = self.sessions.get(id.index) else { return };
         state.counters = kept.counters;
         (state.last_packet, state.inactive) = (kept.last_packet.min(now), kept.inactive);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use whimbrel_pages::{PAGE_OCTETS, Pages};
-use whimbrel_pfcp::ie::Network;
+use whimbrel_pfcp::ie::RouteNetwork;
 use whimbrel_prefetch::prefetch;
 
 use crate::config::DataNetwork;
@@ -143,7 +143,7 @@ impl Routes {
     }
 
     /// The newest session has a network that several name.
-    fn insert(&mut self, (network, length): Network, session: u32) {
+    fn insert(&mut self, (network, length): RouteNetwork, session: u32) {
         let at = self.by_length.partition_point(|(l, _)| *l > length);
         if self.by_length.get(at).is_none_or(|(l, _)| *l != length) {
             self.by_length.insert(at, (length, BTreeMap::new()));
@@ -153,7 +153,7 @@ impl Routes {
         }
     }
 
-    fn remove(&mut self, (network, length): Network, session: u32) {
+    fn remove(&mut self, (network, length): RouteNetwork, session: u32) {
         let Some((_, sessions)) = self.by_length.iter_mut().find(|(l, _)| *l == length) else { return };
         if sessions.get(&network) == Some(&session) {
             sessions.remove(&network);
@@ -200,7 +200,7 @@ impl UeAddresses {
     }
 
     /// A network behind a session's UE is there, or no longer.
-    pub(crate) fn set_route(&mut self, network: Network, session: u32, there: bool) {
+    pub(crate) fn set_route(&mut self, network: RouteNetwork, session: u32, there: bool) {
         if there {
             self.routes.insert(network, session);
         } else {

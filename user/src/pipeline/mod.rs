@@ -49,7 +49,7 @@ use std::sync::Arc;
 use whimbrel_ids::{Instant, Teid};
 
 use crate::config::{Config, ConfigError, DnIndex};
-use crate::exchange::{Report, SessionKey};
+use crate::exchange::{SessionKey, UserPlaneReport};
 use crate::isolation::HostAddresses;
 use crate::rules::SessionKind;
 use crate::session_id::{SessionId, Teids};
@@ -72,10 +72,10 @@ pub(crate) use predicted::prediction_stands;
 pub use session::SessionCounters;
 use session::SessionU;
 use sessions::Sessions;
-pub use shard::Steering;
+pub use shard::ShardSteering;
 pub(crate) use shard::shard_of;
 use shard::{Common, Shard};
-use shared::Shared;
+use shared::PipelineContext;
 use stages::{Ingress, Pdu};
 use strays::Strays;
 pub use survey::{ACTIVE_WITHIN, NetworkUsage, SessionTable, UsageSurvey};
@@ -126,7 +126,7 @@ pub enum Destination {
 
 /// What is to be done with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PacketVerdict {
     /// Not decided yet.
     Pending,
     /// The packet is to be sent.
@@ -146,14 +146,14 @@ pub enum Verdict {
 
 /// A packet of a burst.
 #[derive(Clone, Debug)]
-pub struct Slot {
+pub struct BurstPacket {
     /// Where it came from.
     pub origin: Origin,
     /// The packet in its buffer.
     pub packet: Packet,
     /// What is to be done with it. Before a burst: the verdict of another shard, if the packet comes from there, and else
-    /// [`Verdict::Pending`].
-    pub verdict: Verdict,
+    /// [`PacketVerdict::Pending`].
+    pub verdict: PacketVerdict,
 }
 
 /// What the pipeline knows of a data network.
@@ -186,15 +186,15 @@ const _: () = assert!(packet_room(0) >= advertise::ADVERTISEMENT_OCTETS_MAX);
 /// All stages, for a packet of this session.
 fn run_in<C: Pdu>(
     session: &mut SessionU,
-    shared: &mut Shared,
+    shared: &mut PipelineContext,
     now: Instant,
     ingress: Ingress,
     pdu: &C,
     packet: &mut Packet,
-) -> Verdict {
+) -> PacketVerdict {
     let SessionU { rules, state } = session;
     let verdict = stages::run(rules, state, shared, now, ingress, pdu, packet);
-    if let Verdict::Drop(_) = verdict {
+    if let PacketVerdict::Drop(_) = verdict {
         state.counters.dropped += 1;
     }
     verdict
@@ -213,10 +213,10 @@ pub struct UpfU {
     predictions: Predictions,
     strays: Strays,
     /// Packets from gNBs that no session names yet.
-    unplaced: peers::Waiting,
+    unplaced: peers::UnplacedPackets,
     /// When what sessions have counted is kept.
     looks: kept::Looks,
-    shared: Shared,
+    shared: PipelineContext,
 }
 
 impl UpfU {
@@ -253,43 +253,43 @@ impl UpfU {
             paths: Paths::new(config.echo_interval, config.seed),
             predictions: Predictions::new(config.seed),
             strays: Strays::new(&config.buffering, shard.of()),
-            unplaced: peers::Waiting::default(),
+            unplaced: peers::UnplacedPackets::default(),
             looks: kept::Looks::default(),
-            shared: Shared::new(config, common, shard, packet_room(mtu)),
+            shared: PipelineContext::new(config, common, shard, packet_room(mtu)),
         }
     }
 
     /// Which of the pipelines each change is for.
-    pub fn steering(&self) -> Steering {
-        Steering::new(Arc::clone(&self.shared.common), self.shard.of())
+    pub fn steering(&self) -> ShardSteering {
+        ShardSteering::new(Arc::clone(&self.shared.common), self.shard.of())
     }
 
     /// To the shard of a session that is not of this one.
     #[cold]
-    fn hand(&self, index: u32) -> Verdict {
-        Verdict::Hand { to: self.shard.of_index(index), hops: self.shard.of() }
+    fn hand(&self, index: u32) -> PacketVerdict {
+        PacketVerdict::Hand { to: self.shard.of_index(index), hops: self.shard.of() }
     }
 
     /// To the first shard, which is asked before the others.
     #[cold]
-    fn to_first(&self, hops: u8) -> Verdict {
-        Verdict::Hand { to: 0, hops: hops + 1 }
+    fn to_first(&self, hops: u8) -> PacketVerdict {
+        PacketVerdict::Hand { to: 0, hops: hops + 1 }
     }
 
     /// To the next shard, unless all were asked.
     #[cold]
-    fn ask_next(&self, hops: u8) -> Option<Verdict> {
+    fn ask_next(&self, hops: u8) -> Option<PacketVerdict> {
         let more = self.shard.has_others() && hops < self.shard.of();
-        more.then(|| Verdict::Hand { to: self.shard.next(), hops: hops + 1 })
+        more.then(|| PacketVerdict::Hand { to: self.shard.next(), hops: hops + 1 })
     }
 
     /// Where a packet for a UE that this shard does not have is to go before this shard is asked further, if anywhere.
     #[cold]
-    fn elsewhere(&self, dn: DnIndex, ue: IpAddr, hops: u8) -> Option<Verdict> {
+    fn elsewhere(&self, dn: DnIndex, ue: IpAddr, hops: u8) -> Option<PacketVerdict> {
         let common = &self.shared.common;
         match common.shard_of(dn, ue) {
             Some(own) if own == self.shard.number() => None,
-            Some(to) if hops == 0 => Some(Verdict::Hand { to, hops: 1 }),
+            Some(to) if hops == 0 => Some(PacketVerdict::Hand { to, hops: 1 }),
             _ if !common.beyond_pools() => None,
             _ if hops == 0 && !self.shard.is_first() => Some(self.to_first(hops)),
             _ => self.ask_next(hops),
@@ -317,7 +317,7 @@ impl UpfU {
 
     /// Offloads plain sessions to a fast path from now on.
     pub fn attach_fast_path(&mut self, path: Box<dyn FastPath>) {
-        self.shared.common.suspects.show(path.suspects());
+        self.shared.common.suspects.merge_into(path.suspects());
         self.sessions.attach_fast_path(Offloader::new(path));
     }
 
@@ -350,30 +350,30 @@ impl UpfU {
     }
 
     /// A packet from a data network.
-    fn network_packet(&mut self, now: Instant, dn: DnIndex, hops: u8, packet: &mut Packet) -> Verdict {
+    fn network_packet(&mut self, now: Instant, dn: DnIndex, hops: u8, packet: &mut Packet) -> PacketVerdict {
         let Some(inner) = InnerPacket::parse(packet.octets()) else {
-            return Verdict::Drop(DropReason::InnerMalformed);
+            return PacketVerdict::Drop(DropReason::InnerMalformed);
         };
         packet.truncate(inner.octets);
         if is_link_scope(inner.destination) {
-            return Verdict::Drop(DropReason::LinkScope);
+            return PacketVerdict::Drop(DropReason::LinkScope);
         }
-        if self.shared.guard.refuses_from(inner.source) {
-            return Verdict::Drop(DropReason::UeToUe);
+        if self.shared.guard.is_foreign_ue_source(inner.source) {
+            return PacketVerdict::Drop(DropReason::UeToUe);
         }
         let ue = match self.shared.firewall(dn).map(|b| b.ue_of(now, &inner, packet.octets())) {
             None => inner.destination,
             Some(Behind::Ue(ue)) => ue,
-            Some(Behind::NoUe(reason)) => return Verdict::Drop(reason),
-            Some(Behind::Shard(to)) if hops == 0 => return Verdict::Hand { to, hops: 1 },
-            Some(Behind::Shard(_)) => return Verdict::Drop(DropReason::FirewallUnasked),
+            Some(Behind::NoUe(reason)) => return PacketVerdict::Drop(reason),
+            Some(Behind::Shard(to)) if hops == 0 => return PacketVerdict::Hand { to, hops: 1 },
+            Some(Behind::Shard(_)) => return PacketVerdict::Drop(DropReason::FirewallUnasked),
             Some(Behind::Unknown) => {
-                return self.ask_next(hops).unwrap_or(Verdict::Drop(DropReason::FirewallFragment));
+                return self.ask_next(hops).unwrap_or(PacketVerdict::Drop(DropReason::FirewallFragment));
             }
         };
         let index = match self.ue(now, dn, ue, hops) {
             Ok(index) => index,
-            Err(Verdict::Drop(DropReason::UnknownUeAddress)) if self.strays.are_kept() => {
+            Err(PacketVerdict::Drop(DropReason::UnknownUeAddress)) if self.strays.are_kept() => {
                 return self.keep_stray(now, SessionKey::to_ue(dn, ue), Origin::N6 { dn }, packet);
             }
             Err(verdict) => return verdict,
@@ -392,15 +392,15 @@ impl UpfU {
     }
 
     /// A packet for a session that the firewall did not let in.
-    fn dropped_at_border(&mut self, index: u32, reason: DropReason) -> Verdict {
+    fn dropped_at_border(&mut self, index: u32, reason: DropReason) -> PacketVerdict {
         if let Some(session) = self.sessions.get(index) {
             session.state.counters.dropped += 1;
         }
-        Verdict::Drop(reason)
+        PacketVerdict::Drop(reason)
     }
 
     /// The session of a UE's address, or of one that is awaited. Errors: what becomes of a packet for it.
-    fn ue(&mut self, now: Instant, dn: DnIndex, address: IpAddr, hops: u8) -> Result<u32, Verdict> {
+    fn ue(&mut self, now: Instant, dn: DnIndex, address: IpAddr, hops: u8) -> Result<u32, PacketVerdict> {
         let find = |upf: &Self| upf.networks.get(usize::from(dn.0))?.addresses.find(address);
         if let Some(index) = find(self) {
             return Ok(index);
@@ -417,7 +417,7 @@ impl UpfU {
         }
         // It may be behind a UE of another shard, though it was a UE's own of this one.
         let next = if self.shared.common.beyond_pools() { self.ask_next(hops) } else { None };
-        Err(next.unwrap_or(Verdict::Drop(DropReason::UnknownUeAddress)))
+        Err(next.unwrap_or(PacketVerdict::Drop(DropReason::UnknownUeAddress)))
     }
 
     /// A packet of a session, uplink or downlink.
@@ -428,9 +428,9 @@ impl UpfU {
         ingress: Ingress,
         pdu: &C,
         packet: &mut Packet,
-    ) -> Verdict {
+    ) -> PacketVerdict {
         let Some(session) = self.sessions.get(index) else {
-            return Verdict::Drop(DropReason::UnknownTunnel);
+            return PacketVerdict::Drop(DropReason::UnknownTunnel);
         };
         let verdict = run_in(session, &mut self.shared, now, ingress, pdu, packet);
         self.after(now, index, verdict);
@@ -438,9 +438,9 @@ impl UpfU {
     }
 
     /// What is left to do for a session when the stages have decided on a packet of it.
-    fn after(&mut self, now: Instant, index: u32, verdict: Verdict) {
+    fn after(&mut self, now: Instant, index: u32, verdict: PacketVerdict) {
         let Some(session) = self.sessions.get(index) else { return };
-        if session.state.rearm && !matches!(verdict, Verdict::Drop(_)) {
+        if session.state.rearm && !matches!(verdict, PacketVerdict::Drop(_)) {
             self.arm(index);
         }
         self.sessions.fold_in_time(now, index);
@@ -463,7 +463,7 @@ impl UpfU {
     }
 
     /// What the pipeline has to tell.
-    pub fn take_reports(&mut self) -> Vec<Report> {
+    pub fn take_reports(&mut self) -> Vec<UserPlaneReport> {
         std::mem::take(&mut self.shared.reports)
     }
 

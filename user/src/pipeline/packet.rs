@@ -1,6 +1,6 @@
 //! A packet in its buffer, with room in front for the headers that it may get.
 
-use whimbrel_pages::Octets;
+use whimbrel_pages::PageOctets;
 
 /// Octets kept free in front of a packet: the longest GTP-U header is 20, and drivers like cache lines.
 pub const PACKET_HEADROOM: usize = 64;
@@ -8,7 +8,7 @@ pub const PACKET_HEADROOM: usize = 64;
 /// A packet in its buffer.
 #[derive(Clone, Debug)]
 pub struct Packet {
-    buffer: Octets,
+    buffer: PageOctets,
     start: usize,
     end: usize,
     /// Its number at a packet logger; zero without one.
@@ -18,15 +18,15 @@ pub struct Packet {
 impl Packet {
     /// An empty packet whose buffer holds up to `octets` behind the headroom.
     pub fn with_room(octets: usize) -> Self {
-        Self::in_buffer(Octets::new(PACKET_HEADROOM + octets))
+        Self::in_buffer(PageOctets::new(PACKET_HEADROOM + octets))
     }
 
     /// `count` of them, next to each other in large pages: for a driver, whose packets exceed its core's caches.
     pub fn many(count: usize, octets: usize) -> impl Iterator<Item = Self> {
-        Octets::many(count, PACKET_HEADROOM + octets).map(Self::in_buffer)
+        PageOctets::many(count, PACKET_HEADROOM + octets).map(Self::in_buffer)
     }
 
-    fn in_buffer(buffer: Octets) -> Self {
+    fn in_buffer(buffer: PageOctets) -> Self {
         Self { buffer, start: PACKET_HEADROOM, end: PACKET_HEADROOM, counter: 0 }
     }
 

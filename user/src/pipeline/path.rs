@@ -16,9 +16,9 @@ use whimbrel_gtpu::PORT;
 use whimbrel_gtpu::signalling::echo_request;
 use whimbrel_ids::Instant;
 
-use super::shared::Shared;
-use super::{Destination, DropReason, Origin, Slot, UpfU, Verdict};
-use crate::exchange::Report;
+use super::shared::PipelineContext;
+use super::{BurstPacket, Destination, DropReason, Origin, PacketVerdict, UpfU};
+use crate::exchange::UserPlaneReport;
 use crate::limits::{PATHS_MAX, TIMERS_PER_TICK_MAX};
 use crate::session_id::mix;
 
@@ -82,7 +82,7 @@ impl Paths {
     }
 
     /// A tunnel leads there now.
-    pub(super) fn begin(&mut self, now: Instant, peer: IpAddr, shared: &mut Shared) {
+    pub(super) fn begin(&mut self, now: Instant, peer: IpAddr, shared: &mut PipelineContext) {
         let Some(interval) = self.interval else { return };
         if let Some(path) = self.by_address.get_mut(&peer) {
             path.tunnels += 1;
@@ -103,7 +103,7 @@ impl Paths {
         }
     }
 
-    pub(super) fn tick(&mut self, now: Instant, shared: &mut Shared) {
+    pub(super) fn tick(&mut self, now: Instant, shared: &mut PipelineContext) {
         let Some(interval) = self.interval else { return };
         for _ in 0..TIMERS_PER_TICK_MAX {
             let Some(&(at, peer)) = self.by_due.first().filter(|(at, _)| *at <= now) else { return };
@@ -133,7 +133,7 @@ impl Paths {
                 path.due = now + interval;
                 if !std::mem::replace(&mut path.failed, true) {
                     shared.counters.paths_failed += 1;
-                    shared.report(Report::Path { peer, failed: true });
+                    shared.report(UserPlaneReport::Path { peer, failed: true });
                 }
             }
             self.by_due.insert((path.due, peer));
@@ -142,13 +142,13 @@ impl Paths {
     }
 
     /// A path was in doubt, and is. All shards look for signs of life while one is.
-    fn note_doubt(&mut self, was: bool, is: bool, shared: &Shared) {
+    fn note_doubt(&mut self, was: bool, is: bool, shared: &PipelineContext) {
         self.in_doubt = (self.in_doubt + usize::from(is)).saturating_sub(usize::from(was));
         shared.common.set_paths_in_doubt(self.in_doubt > 0);
     }
 
     /// An echo response; false if there was no request.
-    fn answered(&mut self, now: Instant, peer: IpAddr, sequence: u16, shared: &mut Shared) -> bool {
+    fn answered(&mut self, now: Instant, peer: IpAddr, sequence: u16, shared: &mut PipelineContext) -> bool {
         let asked = self.by_address.get(&peer).is_some_and(|p| p.sent > 0 && p.sequence == sequence);
         if asked {
             self.is_alive(now, peer, shared);
@@ -157,7 +157,7 @@ impl Paths {
     }
 
     /// The peer gave a sign of life. It is asked again after an interval.
-    fn is_alive(&mut self, now: Instant, peer: IpAddr, shared: &mut Shared) {
+    fn is_alive(&mut self, now: Instant, peer: IpAddr, shared: &mut PipelineContext) {
         let (Some(interval), Some(path)) = (self.interval, self.by_address.get_mut(&peer)) else { return };
         if !path.is_in_doubt() {
             return;
@@ -167,7 +167,7 @@ impl Paths {
         self.by_due.insert((path.due, peer));
         if std::mem::replace(&mut path.failed, false) {
             shared.counters.paths_failed -= 1;
-            shared.report(Report::Path { peer, failed: false });
+            shared.report(UserPlaneReport::Path { peer, failed: false });
         }
         self.note_doubt(true, false, shared);
     }
@@ -207,9 +207,11 @@ impl UpfU {
 
     /// While some path is in doubt: the peers of a burst whose G-PDUs passed are alive.
     #[cold]
-    pub(super) fn look_for_signs_of_life(&mut self, now: Instant, slots: &[Slot]) {
+    pub(super) fn look_for_signs_of_life(&mut self, now: Instant, slots: &[BurstPacket]) {
         for slot in slots {
-            let (Origin::N3 { peer, .. }, Verdict::Send(_)) = (slot.origin, slot.verdict) else { continue };
+            let (Origin::N3 { peer, .. }, PacketVerdict::Send(_)) = (slot.origin, slot.verdict) else {
+                continue;
+            };
             let sign = (peer.ip(), PathUse::Alive);
             if self.shard.is_first() {
                 self.path_used(now, sign.0, sign.1);
@@ -220,11 +222,16 @@ impl UpfU {
     }
 
     /// An echo response (TS 29.281 §7.2.2).
-    pub(super) fn echo_response(&mut self, now: Instant, peer: IpAddr, sequence: Option<u16>) -> Verdict {
+    pub(super) fn echo_response(
+        &mut self,
+        now: Instant,
+        peer: IpAddr,
+        sequence: Option<u16>,
+    ) -> PacketVerdict {
         if !self.shard.is_first() {
             return self.to_first(0);
         }
         let asked = sequence.is_some_and(|s| self.paths.answered(now, peer, s, &mut self.shared));
-        if asked { Verdict::Taken } else { Verdict::Drop(DropReason::GtpuUnexpected) }
+        if asked { PacketVerdict::Taken } else { PacketVerdict::Drop(DropReason::GtpuUnexpected) }
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use whimbrel_ids::{Instant, Teid};
 
 use super::packet::Packet;
-use super::{DropReason, UpfU, Verdict};
+use super::{DropReason, PacketVerdict, UpfU};
 use crate::limits::{
     PATHS_MAX, UNKNOWN_PEER_PACKETS_MAX, UNKNOWN_PEER_PACKETS_PER_PEER_MAX,
     UNKNOWN_PEER_PACKETS_PER_SESSION_MAX,
@@ -139,7 +139,7 @@ impl Peers {
 }
 
 /// A datagram of a session's tunnel from an address that nothing names.
-struct Unplaced {
+struct UnplacedDatagram {
     session: u32,
     since: Instant,
     teid: Teid,
@@ -150,9 +150,9 @@ struct Unplaced {
 
 /// All of a pipeline, the oldest first.
 #[derive(Default)]
-pub(super) struct Waiting(VecDeque<Unplaced>);
+pub(super) struct UnplacedPackets(VecDeque<UnplacedDatagram>);
 
-impl Waiting {
+impl UnplacedPackets {
     /// Whether packets of a session wait that came from this address.
     pub(super) fn has_any_from(&self, session: u32, peer: IpAddr) -> bool {
         self.0.iter().any(|unplaced| unplaced.session == session && unplaced.peer.ip() == peer)
@@ -177,17 +177,17 @@ impl UpfU {
         teid: Teid,
         (peer, local): (SocketAddr, IpAddr),
         packet: &mut Packet,
-    ) -> Verdict {
+    ) -> PacketVerdict {
         let all = &self.unplaced.0;
         let full = all.len() >= UNKNOWN_PEER_PACKETS_MAX
             || all.iter().filter(|u| u.session == session).count() >= UNKNOWN_PEER_PACKETS_PER_SESSION_MAX
             || all.iter().filter(|u| u.peer.ip() == peer.ip()).count() >= UNKNOWN_PEER_PACKETS_PER_PEER_MAX;
         if full {
-            return Verdict::Drop(DropReason::GtpuForeignPeer);
+            return PacketVerdict::Drop(DropReason::GtpuForeignPeer);
         }
         let packet = std::mem::replace(packet, self.shared.fresh());
-        self.unplaced.0.push_back(Unplaced { session, since: now, teid, peer, local, packet });
-        Verdict::Taken
+        self.unplaced.0.push_back(UnplacedDatagram { session, since: now, teid, peer, local, packet });
+        PacketVerdict::Taken
     }
 
     /// Packets of a session go on whose gNB is known by now.
@@ -196,19 +196,21 @@ impl UpfU {
             return;
         }
         for waiting in std::mem::take(&mut self.unplaced.0) {
-            let Unplaced { teid, peer, local, .. } = waiting;
+            let UnplacedDatagram { teid, peer, local, .. } = waiting;
             if waiting.session != session || !self.is_placed(now, session, teid, peer.ip()) {
                 self.unplaced.0.push_back(waiting);
                 continue;
             }
             let mut packet = waiting.packet;
             match self.datagram(now, peer, local, 0, &mut packet) {
-                Verdict::Send(to) => self.shared.send(to, packet),
-                Verdict::Drop(reason) => {
+                PacketVerdict::Send(to) => self.shared.send(to, packet),
+                PacketVerdict::Drop(reason) => {
                     self.shared.counters.drop(reason);
                     self.shared.recycle(packet);
                 }
-                Verdict::Taken | Verdict::Pending | Verdict::Hand { .. } => self.shared.recycle(packet),
+                PacketVerdict::Taken | PacketVerdict::Pending | PacketVerdict::Hand { .. } => {
+                    self.shared.recycle(packet)
+                }
             }
         }
     }
@@ -218,7 +220,7 @@ impl UpfU {
         let (ended, stay) =
             std::mem::take(&mut self.unplaced.0).into_iter().partition(|u| u.session == session);
         self.unplaced.0 = stay;
-        let ended: VecDeque<Unplaced> = ended;
+        let ended: VecDeque<UnplacedDatagram> = ended;
         for waiting in ended {
             self.shared.counters.drop(DropReason::GtpuForeignPeer);
             self.shared.recycle(waiting.packet);

@@ -19,13 +19,13 @@ use whimbrel_prefetch::prefetch;
 use super::burst::{Stage, StageObserver};
 use super::inner::InnerPacket;
 use super::meter::{self, Meter};
-use super::session::{SessionCounters, SessionU, State};
+use super::session::{SessionCounters, SessionState, SessionU};
 use super::stages::{Ingress, flow_of};
-use super::usage::{Counted, Usage};
+use super::usage::{BulkUsage, Usage};
 use super::{Destination, DropReason};
 use crate::config::DnIndex;
 use crate::limits::TUNNELS_PER_SESSION_MAX;
-use crate::rules::{Far, NONE, Own, Pdr, Qer, SessionKind, SessionRules, Tunnel, upper};
+use crate::rules::{Far, NONE, OwnRules, Pdr, PeerTunnel, Qer, SessionKind, SessionRules, upper};
 
 /// Shapes of rules that are kept; sessions of further shapes are not folded. An operator has a handful: a data network's, times those
 /// of idle and active UEs.
@@ -356,9 +356,9 @@ impl Hot {
     }
 
     /// What was counted since it was folded.
-    fn counted(&self) -> Counted {
+    fn counted(&self) -> BulkUsage {
         let w = &self.written;
-        Counted {
+        BulkUsage {
             ul: (w.ul_packets.into(), w.ul_octets.into()),
             dl: (w.dl_packets.into(), w.dl_octets.into()),
             first_packet: w.first_packet,
@@ -367,7 +367,7 @@ impl Hot {
     }
 
     /// Of a plain session, with its second meter if it has one; `None` if it is none.
-    fn of(session: &SessionU, own: &Own) -> Option<(Self, Option<Second>)> {
+    fn of(session: &SessionU, own: &OwnRules) -> Option<(Self, Option<Second>)> {
         let SessionU { rules, state } = session;
         let (up, down) = match &*rules.pdrs {
             [a] if a.is_uplink() => (Some(a), None),
@@ -410,7 +410,7 @@ impl Hot {
     }
 
     /// Gates and rates: those of each QER are those of each PDR.
-    fn police(&mut self, rules: &SessionRules, state: &State) -> Option<Option<Second>> {
+    fn police(&mut self, rules: &SessionRules, state: &SessionState) -> Option<Option<Second>> {
         let of_all = |p: &Pdr| (0..rules.qers.len()).all(|i| p.qers().any(|at| at == i));
         if !rules.pdrs.iter().all(of_all) {
             return None;
@@ -434,7 +434,7 @@ impl Hot {
         Some(second)
     }
 
-    fn lead_to(&mut self, tunnel: Tunnel) -> Option<()> {
+    fn lead_to(&mut self, tunnel: PeerTunnel) -> Option<()> {
         self.gnb = match tunnel.peer.ip() {
             IpAddr::V4(a) => a.to_ipv6_mapped(),
             IpAddr::V6(a) => a,
@@ -571,8 +571,8 @@ impl Cold {
         let second = self.second.as_deref();
         let second_kbps =
             second.map_or([0; 2], |s| [s.qer.mbr_ul_kbps, s.qer.mbr_dl_kbps].map(|kbps| kbps.unwrap_or(0)));
-        let tunnel = Tunnel { teid: hot.gnb_teid, peer: SocketAddr::new(hot.gnb.to_canonical(), PORT) };
-        let own = Own {
+        let tunnel = PeerTunnel { teid: hot.gnb_teid, peer: SocketAddr::new(hot.gnb.to_canonical(), PORT) };
+        let own = OwnRules {
             ue_ipv4: (hot.flags & flag::IPV4 != 0).then_some(Ipv4Addr::from_bits(hot.ue_ipv4)),
             ue_ipv6: (hot.flags & flag::IPV6 != 0)
                 .then_some(Ipv6Addr::from_bits(u128::from(hot.ue_ipv6) << 64)),
@@ -593,7 +593,7 @@ impl Cold {
         let first = Meter::of(w.ul_tokens, w.dl_tokens, w.filled);
         let mut metered = [Some(first), second.map(|s| s.meter)].into_iter().flatten();
         let mut meter = |q: &Qer| if q.has_rates() { metered.next() } else { None };
-        let state = State {
+        let state = SessionState {
             meters: shape.qers.iter().map(|q| meter(q).unwrap_or(Meter::new(w.filled))).collect(),
             usage: usage.into_iter().collect(),
             generation: self.generation,
@@ -633,7 +633,7 @@ fn is_simple(rules: &SessionRules) -> bool {
 }
 
 /// Whether nothing is going on but packets that pass.
-fn is_at_rest(state: &State) -> bool {
+fn is_at_rest(state: &SessionState) -> bool {
     state.held.is_empty()
         && state.notice.is_none()
         && state.quiet_until.is_none()

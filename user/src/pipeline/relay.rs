@@ -30,8 +30,8 @@ use whimbrel_pfcp::ie::ApplyAction;
 
 use super::packet::Packet;
 use super::stages::{self, Ingress};
-use super::{Destination, DropReason, UpfU, Verdict};
-use crate::rules::Tunnel;
+use super::{Destination, DropReason, PacketVerdict, UpfU};
+use crate::rules::PeerTunnel;
 
 /// Where the TEID stands in a GTP-U header (TS 29.281 §5.1).
 const TEID_AT: std::ops::Range<usize> = 4..8;
@@ -44,30 +44,34 @@ impl UpfU {
         index: u32,
         ingress: Ingress,
         packet: &mut Packet,
-    ) -> Verdict {
+    ) -> PacketVerdict {
         let Some(session) = self.sessions.get(index) else {
-            return Verdict::Drop(DropReason::UnknownTunnel);
+            return PacketVerdict::Drop(DropReason::UnknownTunnel);
         };
         let (rules, state) = (&session.rules, &mut session.state);
         let of_tunnel = rules.pdrs.iter().filter(|p| p.teid == ingress.teid);
         let Some(pdr) = of_tunnel.clone().find(|p| p.accepts(ingress.qfi())) else {
             let mismatch = of_tunnel.clone().next().is_some();
-            return Verdict::Drop(if mismatch { DropReason::QfiMismatch } else { DropReason::NoMatchingPdr });
+            return PacketVerdict::Drop(if mismatch {
+                DropReason::QfiMismatch
+            } else {
+                DropReason::NoMatchingPdr
+            });
         };
         let Some((far, tunnel)) = rules.fars.get(usize::from(pdr.far)).and_then(|f| Some((f, f.tunnel?)))
         else {
-            return Verdict::Drop(DropReason::NoTunnel);
+            return PacketVerdict::Drop(DropReason::NoTunnel);
         };
         let octets = packet.len();
         if let Err(reason) = stages::enforce(state, rules, pdr, now, false, octets) {
-            return Verdict::Drop(reason);
+            return PacketVerdict::Drop(reason);
         }
         stages::account(state, &mut self.shared, rules, pdr, now, false, octets);
         if !readdress(packet, tunnel.teid) {
-            return Verdict::Drop(DropReason::GtpuMalformed);
+            return PacketVerdict::Drop(DropReason::GtpuMalformed);
         }
         self.shared.counters.relayed += 1;
-        Verdict::Send(Destination::N3 { peer: tunnel.peer, tos: far.tos })
+        PacketVerdict::Send(Destination::N3 { peer: tunnel.peer, tos: far.tos })
     }
 
     /// An end marker: behind the packets that it ends, to where they went.
@@ -77,41 +81,41 @@ impl UpfU {
         teid: Teid,
         peer: IpAddr,
         packet: &mut Packet,
-    ) -> Verdict {
+    ) -> PacketVerdict {
         let index = self.teids.index_of(teid);
         if !self.shard.is_own(index) {
             return self.hand(index);
         }
         self.shared.counters.end_markers_received += 1;
         let Some((index, place)) = self.tunnel(teid) else {
-            return Verdict::Drop(DropReason::UnknownTunnel); // without an error indication: TS 29.281 §7.3.1
+            return PacketVerdict::Drop(DropReason::UnknownTunnel); // without an error indication: TS 29.281 §7.3.1
         };
         if self.sessions.hot(index).is_some_and(|hot| hot.leads_out()) {
-            return Verdict::Drop(DropReason::EndMarkerIgnored); // of a plain session: for that it is not unfolded
+            return PacketVerdict::Drop(DropReason::EndMarkerIgnored); // of a plain session: for that it is not unfolded
         }
         let placed = self.is_placed(now, index, teid, peer);
         let Some(session) = self.sessions.get(index) else {
-            return Verdict::Drop(DropReason::UnknownTunnel);
+            return PacketVerdict::Drop(DropReason::UnknownTunnel);
         };
         let rules = &session.rules;
         let far = rules.pdrs.iter().find(|p| p.teid == teid).and_then(|p| rules.fars.get(usize::from(p.far)));
         let onwards = far.filter(|f| f.action.has(ApplyAction::FORW)).and_then(|f| Some((f.tunnel?, f.tos)));
-        let Some((Tunnel { teid, peer }, tos)) = onwards else {
-            return Verdict::Drop(DropReason::EndMarkerIgnored);
+        let Some((PeerTunnel { teid, peer }, tos)) = onwards else {
+            return PacketVerdict::Drop(DropReason::EndMarkerIgnored);
         };
         if !placed {
-            return Verdict::Drop(DropReason::GtpuForeignPeer);
+            return PacketVerdict::Drop(DropReason::GtpuForeignPeer);
         }
         if rules.is_relay(place) {
             if !readdress(packet, teid) {
-                return Verdict::Drop(DropReason::GtpuMalformed);
+                return PacketVerdict::Drop(DropReason::GtpuMalformed);
             }
         } else {
             let header = GpduHeader::new(teid, None);
             packet.fill(&header.end_marker()[..header.octets_len()]);
         }
         self.shared.counters.end_markers_relayed += 1;
-        Verdict::Send(Destination::N3 { peer, tos })
+        PacketVerdict::Send(Destination::N3 { peer, tos })
     }
 }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use whimbrel_ids::Instant;
 
 use super::ethernet::Learnt;
-use super::held::Held;
+use super::held::BufferedPackets;
 use super::meter::Meter;
 use super::naming::Naming;
 use super::usage::Usage;
-use crate::exchange::Report;
+use crate::exchange::UserPlaneReport;
 use crate::rules::SessionRules;
 use crate::session_id::SessionId;
 use crate::state::stored;
@@ -35,12 +35,12 @@ stored!(SessionCounters { ul_packets, ul_octets, dl_packets, dl_octets, dropped 
 #[repr(C)]
 pub(super) struct SessionU {
     pub(super) rules: Arc<SessionRules>,
-    pub(super) state: State,
+    pub(super) state: SessionState,
 }
 
 /// What changes with every packet. What every packet touches stands first.
 #[repr(C)]
-pub(super) struct State {
+pub(super) struct SessionState {
     pub(super) meters: Box<[Meter]>,
     pub(super) usage: Box<[Usage]>,
     pub(super) generation: u32,
@@ -60,9 +60,9 @@ pub(super) struct State {
     pub(super) index: u32,
     pub(super) deadline: Option<Instant>,
     pub(super) next_advertisement: Option<Instant>,
-    pub(super) held: Held,
+    pub(super) held: BufferedPackets,
     /// The report for the SMF when its delay is over, if packets are still buffered then.
-    pub(super) notice: Option<Box<(Instant, Report)>>,
+    pub(super) notice: Option<Box<(Instant, UserPlaneReport)>>,
     /// Until when buffered packets are not reported again.
     pub(super) quiet_until: Option<Instant>,
     /// When to see whether it can be folded; zero before the first look.
@@ -74,9 +74,9 @@ pub(super) struct State {
 }
 
 // Two cache lines are hot.
-const _: () = assert!(std::mem::offset_of!(State, index) <= 120 && size_of::<SessionU>() <= 256);
+const _: () = assert!(std::mem::offset_of!(SessionState, index) <= 120 && size_of::<SessionU>() <= 256);
 
-impl State {
+impl SessionState {
     pub(super) fn id(&self) -> SessionId {
         SessionId { index: self.index, generation: self.generation }
     }

@@ -3,7 +3,7 @@
 //! The lowest bits of a session's index name its shard, so the tunnel of a packet from a UE names it too. UPF-C gives a session
 //! an address with the same lowest bits where it may choose, so that drivers and the kernel can steer packets to UEs likewise. Where
 //! they do not, or may not (an SMF's own addresses), a pipeline hands a packet to the one that has its session
-//! ([`Verdict::Hand`](super::Verdict::Hand)): all there is to a session happens in one place, packets in order, and needs no lock. What
+//! ([`PacketVerdict::Hand`](super::PacketVerdict::Hand)): all there is to a session happens in one place, packets in order, and needs no lock. What
 //! sessions of different shards share is in [`Common`], and no packet of a usual session touches it.
 //!
 //! Some things are the first shard's: Ethernet sessions, which a switch joins, and the supervision of paths. Framed routes and addresses
@@ -21,7 +21,7 @@ use super::peers::Peers;
 use super::slice::Slice;
 use crate::buffering::Buffering;
 use crate::config::{Config, DataNetwork, DnIndex};
-use crate::exchange::Change;
+use crate::exchange::UserPlaneChange;
 use crate::limits::{ECHOES_PER_SECOND_MAX, ERROR_INDICATIONS_PER_SECOND_MAX, POOL_ADDRESSES_MAX};
 use crate::rules::{SessionRules, upper};
 use crate::session_id::SessionId;
@@ -280,12 +280,12 @@ impl Ues {
 
 /// Which shard a change, or a question, is for. For the caller that takes changes from UPF-C to the pipelines.
 #[derive(Clone)]
-pub struct Steering {
+pub struct ShardSteering {
     common: Arc<Common>,
     shards: u8,
 }
 
-impl Steering {
+impl ShardSteering {
     pub(super) fn new(common: Arc<Common>, shards: u8) -> Self {
         Self { common, shards }
     }
@@ -297,13 +297,13 @@ impl Steering {
 
     /// The shard that a change is for, to be asked before it is taken there: from now on the others know where its UE's packets
     /// go.
-    pub fn of_change(&self, change: &Change) -> usize {
+    pub fn of_change(&self, change: &UserPlaneChange) -> usize {
         let (session, rules) = match change {
-            Change::NoSession { shard, .. } => return usize::from(*shard),
-            Change::Put { session, rules, .. }
-            | Change::Predict { session, rules, .. }
-            | Change::Restore { session, rules, .. } => (session, Some(rules)),
-            Change::Remove { session, .. } => (session, None),
+            UserPlaneChange::NoSession { shard, .. } => return usize::from(*shard),
+            UserPlaneChange::Put { session, rules, .. }
+            | UserPlaneChange::Predict { session, rules, .. }
+            | UserPlaneChange::Restore { session, rules, .. } => (session, Some(rules)),
+            UserPlaneChange::Remove { session, .. } => (session, None),
         };
         let shard = shard_of(session.index.into(), self.shards);
         if let Some(rules) = rules {

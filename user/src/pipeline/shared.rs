@@ -11,7 +11,7 @@ use super::drops::{Counters, DropReason};
 use super::firewall::N6Firewall;
 use super::flows::Flows;
 use super::fragments::Fragments;
-use super::guard::Guard;
+use super::guard::UeIsolation;
 use super::guesses::Guesses;
 use super::inner::InnerPacket;
 use super::packet::Packet;
@@ -19,7 +19,7 @@ use super::path::PathUse;
 use super::shard::{Common, Shard};
 use crate::buffering::Buffering;
 use crate::config::{Config, DnIndex};
-use crate::exchange::Report;
+use crate::exchange::UserPlaneReport;
 use crate::limits::{NAMES_KNOWN_MAX, OWN_OUTPUTS_MAX, REPORTS_MAX};
 use crate::session_id::{SessionId, mix};
 use crate::state::HeldPackets;
@@ -27,14 +27,14 @@ use crate::state::HeldPackets;
 /// Spare buffers kept for reuse; more are given back to the allocator.
 const SPARE_MAX: usize = 1024;
 
-pub(super) struct Shared {
+pub(super) struct PipelineContext {
     pub(super) counters: Counters,
     pub(super) outputs: VecDeque<(Destination, Packet)>,
-    pub(super) reports: Vec<Report>,
+    pub(super) reports: Vec<UserPlaneReport>,
     /// What the other shards share too.
     pub(super) common: Arc<Common>,
     /// What UEs do not reach.
-    pub(super) guard: Guard,
+    pub(super) guard: UeIsolation,
     /// Peers that name tunnels which no session has.
     pub(super) guesses: Guesses,
     /// By data network.
@@ -67,11 +67,11 @@ pub(super) struct Shared {
     room: usize,
 }
 
-impl Shared {
+impl PipelineContext {
     pub(super) fn new(config: &Config, common: Arc<Common>, shard: Shard, room: usize) -> Self {
         let part = |flows: u32| flows.div_ceil(shard.of().into());
         let firewall = |(at, dn)| N6Firewall::of(at, dn, config.seed, shard).map(Box::new);
-        let guard = Guard::new(config);
+        let guard = UeIsolation::new(config);
         guard.suspect_configured(config, &common.suspects);
         Self {
             common,
@@ -118,7 +118,7 @@ impl Shared {
     /// gNBs, unless it is suspended; and from any but a UE's, where the session names `no_gnb`.
     #[cold]
     pub(super) fn is_peer(&self, now: Instant, address: IpAddr, no_gnb: bool) -> bool {
-        let known = no_gnb || self.common.peers.has(address) || self.guard.is_of_gnbs(address);
+        let known = no_gnb || self.common.peers.has(address) || self.guard.is_in_gnb_networks(address);
         known && !self.guard.is_ue(address) && !self.guesses.suspends(now, address)
     }
 
@@ -210,7 +210,7 @@ impl Shared {
         self.send(to, packet);
     }
 
-    pub(super) fn report(&mut self, report: Report) {
+    pub(super) fn report(&mut self, report: UserPlaneReport) {
         if self.reports.len() < REPORTS_MAX {
             self.reports.push(report);
         } else {

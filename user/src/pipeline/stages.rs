@@ -10,14 +10,14 @@ use whimbrel_pfcp::rule::ApplicationDetectionInformation;
 use super::detect::detect;
 use super::inner::{InnerPacket, mark_congestion};
 use super::packet::Packet;
-use super::session::State;
-use super::shared::Shared;
+use super::session::SessionState;
+use super::shared::PipelineContext;
 use super::slice::Pass;
-use super::{Destination, DropReason, Verdict};
+use super::{Destination, DropReason, PacketVerdict};
 use super::{advertise, held, kept, naming, unstructured};
-use crate::exchange::Report;
+use crate::exchange::UserPlaneReport;
 use crate::limits::URRS_PER_PDR_MAX;
-use crate::rules::{Far, Flow, NONE, Names, Pdr, Qer, SessionKind, SessionRules, Tunnel, is_of, upper};
+use crate::rules::{Far, Flow, NONE, Names, Pdr, PeerTunnel, Qer, SessionKind, SessionRules, is_of, upper};
 
 /// How a packet came to its session.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ pub(super) trait Pdu {
     fn matches(&self, pdr: &Pdr, names: Names) -> bool;
 
     /// With what its first fragment has shown, if it is a later one; a first one leaves word.
-    fn joined(&self, _: &State, _: &mut Shared, _: Instant, _: &Packet) -> Option<Self>
+    fn joined(&self, _: &SessionState, _: &mut PipelineContext, _: Instant, _: &Packet) -> Option<Self>
     where
         Self: Sized,
     {
@@ -44,8 +44,8 @@ pub(super) trait Pdu {
     /// The names that its flow is known by.
     fn names(
         &self,
-        _: &mut State,
-        _: &mut Shared,
+        _: &mut SessionState,
+        _: &mut PipelineContext,
         _: &SessionRules,
         _: Instant,
         _: Ingress,
@@ -73,15 +73,15 @@ pub(super) trait Pdu {
     }
 
     /// Whether a UE that sends it reaches its destination.
-    fn reaches(&self, _: &Shared, _: &Packet) -> Result<(), DropReason> {
+    fn reaches(&self, _: &PipelineContext, _: &Packet) -> Result<(), DropReason> {
         Ok(())
     }
 
     /// The firewall of its session's data network, if it is one that has to pass there.
     fn leave(
         &self,
-        _: &mut State,
-        _: &mut Shared,
+        _: &mut SessionState,
+        _: &mut PipelineContext,
         _: &SessionRules,
         _: Instant,
         _: &mut Packet,
@@ -90,7 +90,13 @@ pub(super) trait Pdu {
     }
 
     /// What becomes of it, if it is for the link alone.
-    fn link_scope(&self, _: &mut State, _: &SessionRules, _: Ingress, _: &Packet) -> Option<Verdict> {
+    fn link_scope(
+        &self,
+        _: &mut SessionState,
+        _: &SessionRules,
+        _: Ingress,
+        _: &Packet,
+    ) -> Option<PacketVerdict> {
         None
     }
 }
@@ -102,7 +108,13 @@ impl Pdu for InnerPacket {
         pdr.filters.is_empty() && pdr.application.is_none() || pdr.is_for(&flow(), names)
     }
 
-    fn joined(&self, state: &State, shared: &mut Shared, now: Instant, packet: &Packet) -> Option<Self> {
+    fn joined(
+        &self,
+        state: &SessionState,
+        shared: &mut PipelineContext,
+        now: Instant,
+        packet: &Packet,
+    ) -> Option<Self> {
         // Most packets are seen to be whole by a look at what is read of them anyway.
         let p = packet.octets();
         let whole = match self.source {
@@ -116,8 +128,8 @@ impl Pdu for InnerPacket {
     #[cold]
     fn names(
         &self,
-        state: &mut State,
-        shared: &mut Shared,
+        state: &mut SessionState,
+        shared: &mut PipelineContext,
         rules: &SessionRules,
         now: Instant,
         ingress: Ingress,
@@ -144,15 +156,15 @@ impl Pdu for InnerPacket {
     }
 
     #[inline]
-    fn reaches(&self, shared: &Shared, packet: &Packet) -> Result<(), DropReason> {
+    fn reaches(&self, shared: &PipelineContext, packet: &Packet) -> Result<(), DropReason> {
         shared.guard(self, packet.octets())
     }
 
     #[cold]
     fn leave(
         &self,
-        state: &mut State,
-        shared: &mut Shared,
+        state: &mut SessionState,
+        shared: &mut PipelineContext,
         rules: &SessionRules,
         now: Instant,
         packet: &mut Packet,
@@ -164,11 +176,11 @@ impl Pdu for InnerPacket {
     #[inline]
     fn link_scope(
         &self,
-        state: &mut State,
+        state: &mut SessionState,
         rules: &SessionRules,
         ingress: Ingress,
         packet: &Packet,
-    ) -> Option<Verdict> {
+    ) -> Option<PacketVerdict> {
         link_scope(state, rules, ingress, self, packet)
     }
 }
@@ -186,13 +198,13 @@ impl Ingress {
 /// All stages, in order.
 pub(super) fn run<C: Pdu>(
     rules: &SessionRules,
-    state: &mut State,
-    shared: &mut Shared,
+    state: &mut SessionState,
+    shared: &mut PipelineContext,
     now: Instant,
     ingress: Ingress,
     pdu: &C,
     packet: &mut Packet,
-) -> Verdict {
+) -> PacketVerdict {
     if let Some(verdict) = pdu.link_scope(state, rules, ingress, packet) {
         return verdict;
     }
@@ -204,16 +216,16 @@ pub(super) fn run<C: Pdu>(
     };
     let pdr = match detect(rules, state, shared, ingress, seen, names) {
         Ok(pdr) => pdr,
-        Err(reason) => return Verdict::Drop(reason),
+        Err(reason) => return PacketVerdict::Drop(reason),
     };
     let Some(far) = rules.fars.get(usize::from(pdr.far)) else {
-        return Verdict::Drop(DropReason::FarDrop);
+        return PacketVerdict::Drop(DropReason::FarDrop);
     };
     if pdr.is_uplink() && far.destination != DestinationInterface::Access && pdu.is_spoofed(rules) {
-        return Verdict::Drop(DropReason::SpoofedSource);
+        return PacketVerdict::Drop(DropReason::SpoofedSource);
     }
     if far.action.has(ApplyAction::DROP) {
-        return Verdict::Drop(DropReason::FarDrop);
+        return PacketVerdict::Drop(DropReason::FarDrop);
     }
     if far.action.has(ApplyAction::BUFF) {
         return held::hold(state, shared, rules, now, (pdr, far), ingress, pdu, packet);
@@ -224,28 +236,28 @@ pub(super) fn run<C: Pdu>(
         && leaves(far)
         && let Err(reason) = pdu.reaches(shared, packet)
     {
-        return Verdict::Drop(reason);
+        return PacketVerdict::Drop(reason);
     }
     if rules.firewalled
         && uplink
         && leaves(far)
         && let Err(reason) = pdu.leave(state, shared, rules, now, packet)
     {
-        return Verdict::Drop(reason);
+        return PacketVerdict::Drop(reason);
     }
     if let Err(reason) = enforce(state, rules, pdr, now, uplink, octets) {
-        return Verdict::Drop(reason);
+        return PacketVerdict::Drop(reason);
     }
     if rules.slice != NONE
         && let Err(reason) = shape(state, shared, rules, pdr, now, (uplink, pdu.knows_ecn()), packet)
     {
-        return Verdict::Drop(reason);
+        return PacketVerdict::Drop(reason);
     }
     if let Some(to) = far.copies() {
         copy(shared, to, packet);
     }
     let verdict = forward(rules, pdr, far, ingress.container, packet);
-    if let Verdict::Send(_) = verdict {
+    if let PacketVerdict::Send(_) = verdict {
         account(state, shared, rules, pdr, now, uplink, octets);
         state.last_packet = now;
         state.inactive = false;
@@ -271,12 +283,12 @@ fn leaves(far: &Far) -> bool {
 
 /// What a UE says to its link alone: router solicitations are answered, the rest has nowhere to go.
 fn link_scope(
-    state: &mut State,
+    state: &mut SessionState,
     rules: &SessionRules,
     ingress: Ingress,
     inner: &InnerPacket,
     packet: &Packet,
-) -> Option<Verdict> {
+) -> Option<PacketVerdict> {
     let IpAddr::V6(source) = inner.source else { return None };
     if !(source.is_unicast_link_local() || source.is_unspecified()) || ingress.teid == Teid(0) {
         return None;
@@ -285,9 +297,9 @@ fn link_scope(
         // Sent by the timers that follow this packet at once, which know the network.
         state.next_advertisement = Some(Instant::ZERO);
         state.rearm = true;
-        return Some(Verdict::Taken);
+        return Some(PacketVerdict::Taken);
     }
-    Some(Verdict::Drop(DropReason::LinkScope))
+    Some(PacketVerdict::Drop(DropReason::LinkScope))
 }
 
 /// Whether a source address is not the UE's (TS 33.513 §4.2.2.7). A session without addresses (an intermediate UPF's) cannot
@@ -308,7 +320,7 @@ fn is_framed(rules: &SessionRules, source: IpAddr) -> bool {
 
 /// Gates, quotas and rates (TS 29.244 §5.4, §5.2.2.2). A packet that one of them stops is counted by none.
 pub(super) fn enforce(
-    state: &mut State,
+    state: &mut SessionState,
     rules: &SessionRules,
     pdr: &Pdr,
     now: Instant,
@@ -335,8 +347,8 @@ pub(super) fn enforce(
 /// The rate of the session's slice, after the session's own (`slice.rs`).
 #[cold]
 fn shape(
-    state: &mut State,
-    shared: &mut Shared,
+    state: &mut SessionState,
+    shared: &mut PipelineContext,
     rules: &SessionRules,
     pdr: &Pdr,
     now: Instant,
@@ -366,7 +378,7 @@ fn shape(
 /// The rates that a packet has used before one stopped it are its no more.
 #[cold]
 fn give_back(
-    state: &mut State,
+    state: &mut SessionState,
     rules: &SessionRules,
     qers: impl Iterator<Item = usize>,
     uplink: bool,
@@ -381,8 +393,8 @@ fn give_back(
 
 /// Usage (TS 29.244 §5.2.2): what is forwarded counts.
 pub(super) fn account(
-    state: &mut State,
-    shared: &mut Shared,
+    state: &mut SessionState,
+    shared: &mut PipelineContext,
     rules: &SessionRules,
     pdr: &Pdr,
     now: Instant,
@@ -403,8 +415,8 @@ pub(super) fn account(
 /// Reports the URRs of these places, and those linked to them: when all have counted.
 pub(super) fn report_usage(
     rules: &SessionRules,
-    state: &mut State,
-    shared: &mut Shared,
+    state: &mut SessionState,
+    shared: &mut PipelineContext,
     now: Instant,
     due: &[Option<(usize, UsageReportTrigger)>],
 ) {
@@ -425,7 +437,7 @@ pub(super) fn report_usage(
         }
     }
     kept::report(shared, rules, state);
-    shared.report(Report::Usage { session: state.id(), token: None, reports });
+    shared.report(UserPlaneReport::Usage { session: state.id(), token: None, reports });
 }
 
 /// The application whose traffic starts or stops, where the rules that the URR counts name one (TS 29.244 §5.2.2.3.1).
@@ -448,7 +460,7 @@ pub(super) fn flow_of(rules: &SessionRules, pdr: &Pdr) -> Option<(Qfi, bool, Opt
 }
 
 /// Sends a copy of what is forwarded to the LI function, in GTP-U.
-fn copy(shared: &mut Shared, to: Tunnel, packet: &Packet) {
+fn copy(shared: &mut PipelineContext, to: PeerTunnel, packet: &Packet) {
     let mut header = [0; whimbrel_gtpu::HEADER_OCTETS_MAX];
     let written = GpduHeader::new(to.teid, None).write_before(packet.len(), &mut header);
     let Some(n) = written else { return };
@@ -464,15 +476,15 @@ pub(super) fn forward(
     far: &Far,
     came_with: Option<PduSessionInformation>,
     packet: &mut Packet,
-) -> Verdict {
+) -> PacketVerdict {
     let Some(tunnel) = far.tunnel else {
         return match far.destination {
             DestinationInterface::Core | DestinationInterface::N6Lan => match rules.kind {
-                SessionKind::Ip => Verdict::Send(Destination::N6 { dn: rules.data_network }),
-                SessionKind::Ethernet => Verdict::Send(Destination::Frames { dn: rules.data_network }),
+                SessionKind::Ip => PacketVerdict::Send(Destination::N6 { dn: rules.data_network }),
+                SessionKind::Ethernet => PacketVerdict::Send(Destination::Frames { dn: rules.data_network }),
                 SessionKind::Unstructured => unstructured::encapsulate(rules, packet),
             },
-            _ => Verdict::Drop(DropReason::NoTunnel),
+            _ => PacketVerdict::Drop(DropReason::NoTunnel),
         };
     };
     let container = match flow_of(rules, pdr) {
@@ -487,8 +499,8 @@ pub(super) fn forward(
     match GpduHeader::new(tunnel.teid, container).write_before(octets, packet.headroom()) {
         Some(n) => {
             packet.pushed(n);
-            Verdict::Send(Destination::N3 { peer: tunnel.peer, tos: far.tos })
+            PacketVerdict::Send(Destination::N3 { peer: tunnel.peer, tos: far.tos })
         }
-        None => Verdict::Drop(DropReason::TooLong),
+        None => PacketVerdict::Drop(DropReason::TooLong),
     }
 }

@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 use whimbrel_ids::Instant;
 
 use super::packet::Packet;
-use super::{DropReason, Origin, UpfU, Verdict};
+use super::{DropReason, Origin, PacketVerdict, UpfU};
 use crate::buffering::Buffering;
-use crate::exchange::{Report, SessionKey};
+use crate::exchange::{SessionKey, UserPlaneReport};
 use crate::rules::SessionRules;
 
 /// One that is led to the same place may have as many as one part in so many of all.
@@ -61,19 +61,19 @@ impl UpfU {
         lead: SessionKey,
         origin: Origin,
         packet: &mut Packet,
-    ) -> Verdict {
+    ) -> PacketVerdict {
         let of_lead = self.strays.waiting.iter().filter(|s| s.lead == lead).count();
         let share = (self.strays.most / SHARE).max(1);
         if self.strays.waiting.len() >= self.strays.most || of_lead >= share {
-            return Verdict::Drop(DropReason::StraysFull);
+            return PacketVerdict::Drop(DropReason::StraysFull);
         }
         if of_lead == 0 {
-            self.shared.report(Report::Stray { lead, shard: self.shard.number() });
+            self.shared.report(UserPlaneReport::Stray { lead, shard: self.shard.number() });
         }
         self.shared.counters.strays += 1;
         let packet = std::mem::replace(packet, self.shared.fresh());
         self.strays.waiting.push_back(Stray { lead, since: now, origin, packet });
-        Verdict::Taken
+        PacketVerdict::Taken
     }
 
     /// A session stands: its packets go before later ones.
@@ -103,20 +103,20 @@ impl UpfU {
                 let SessionKey::Tunnel(teid) = lead else { return };
                 self.unknown_tunnel(now, (peer, local), teid)
             }
-            Origin::N6 { .. } | Origin::Frames { .. } => Verdict::Drop(DropReason::UnknownUeAddress),
+            Origin::N6 { .. } | Origin::Frames { .. } => PacketVerdict::Drop(DropReason::UnknownUeAddress),
         };
         match verdict {
             // It was asked for here because no other shard has it.
-            Verdict::Hand { .. } => {
+            PacketVerdict::Hand { .. } => {
                 self.shared.counters.drop(DropReason::UnknownUeAddress);
                 self.shared.recycle(packet);
             }
-            Verdict::Send(to) => self.shared.send(to, packet),
-            Verdict::Drop(reason) => {
+            PacketVerdict::Send(to) => self.shared.send(to, packet),
+            PacketVerdict::Drop(reason) => {
                 self.shared.counters.drop(reason);
                 self.shared.recycle(packet);
             }
-            Verdict::Taken | Verdict::Pending => self.shared.recycle(packet),
+            PacketVerdict::Taken | PacketVerdict::Pending => self.shared.recycle(packet),
         }
     }
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 use whimbrel_ids::{Instant, Teid};
 use whimbrel_pfcp::ie::{ApplyAction, DestinationInterface, SourceInterface};
 
-use super::session::{SessionU, State};
-use super::shared::Shared;
+use super::session::{SessionState, SessionU};
+use super::shared::PipelineContext;
 use super::stages::{forward, report_usage};
-use super::{PipelineNetwork, UpfU, Verdict, advertise, ethernet, held};
-use crate::exchange::Report;
+use super::{PacketVerdict, PipelineNetwork, UpfU, advertise, ethernet, held};
+use crate::exchange::UserPlaneReport;
 use crate::limits::TIMERS_PER_TICK_MAX;
 use crate::rules::{Pdr, SessionKind, SessionRules};
 
@@ -91,7 +91,12 @@ fn next(session: &SessionU, age: Duration) -> Option<Instant> {
     [usage, silence, ageing, notice, held, session.state.next_advertisement].into_iter().flatten().min()
 }
 
-fn due(session: &mut SessionU, shared: &mut Shared, network: Option<&mut PipelineNetwork>, now: Instant) {
+fn due(
+    session: &mut SessionU,
+    shared: &mut PipelineContext,
+    network: Option<&mut PipelineNetwork>,
+    now: Instant,
+) {
     let SessionU { rules, state } = session;
     let usage = state.usage.iter_mut().zip(rules.urrs.iter()).enumerate();
     let due = usage.map(|(i, (usage, urr))| usage.timers(urr, now).map(|trigger| (i, trigger)));
@@ -102,7 +107,7 @@ fn due(session: &mut SessionU, shared: &mut Shared, network: Option<&mut Pipelin
     let limit = Duration::from_secs(rules.inactivity_s.into());
     if rules.inactivity_s > 0 && !state.inactive && state.last_packet + limit <= now {
         state.inactive = true;
-        shared.report(Report::Inactivity { session: state.id() });
+        shared.report(UserPlaneReport::Inactivity { session: state.id() });
     }
     held::expire(state, shared, now);
     if let Some((_, report)) = state.notice.take_if(|n| n.0 <= now).map(|n| *n)
@@ -131,7 +136,7 @@ pub(super) fn is_active(rules: &SessionRules) -> bool {
 }
 
 /// A UE that had an advertisement before this process began gets the next one in time, not all UEs at once.
-pub(super) fn readvertise(rules: &SessionRules, state: &mut State, now: Instant) {
+pub(super) fn readvertise(rules: &SessionRules, state: &mut SessionState, now: Instant) {
     if rules.ue_ipv6.is_some() && rules.kind == SessionKind::Ip {
         state.next_advertisement = Some(now + ADVERTISE_EVERY / 64 * (state.index % 64 + 1));
     }
@@ -140,8 +145,8 @@ pub(super) fn readvertise(rules: &SessionRules, state: &mut State, now: Instant)
 /// Sends a router advertisement, if the UE is reached now; else the activation that follows does.
 pub(super) fn advertise(
     rules: &SessionRules,
-    state: &mut State,
-    shared: &mut Shared,
+    state: &mut SessionState,
+    shared: &mut PipelineContext,
     network: &PipelineNetwork,
     now: Instant,
 ) {
@@ -154,7 +159,7 @@ pub(super) fn advertise(
     };
     let mut packet = shared.fresh();
     advertise::advertisement(prefix, network.mtu, &network.resolvers, &mut packet);
-    if let Verdict::Send(to) = forward(rules, pdr, far, None, &mut packet) {
+    if let PacketVerdict::Send(to) = forward(rules, pdr, far, None, &mut packet) {
         shared.counters.router_advertisements += 1;
         state.next_advertisement = Some(now + ADVERTISE_EVERY);
         shared.send(to, packet);

@@ -10,10 +10,10 @@ use whimbrel_ids::Instant;
 
 use super::inner::{InnerPacket, protocol};
 use super::packet::Packet;
-use super::session::State;
-use super::shared::Shared;
+use super::session::SessionState;
+use super::shared::PipelineContext;
 use super::stages::{self, Ingress, Pdu};
-use super::{Destination, DropReason, UpfU, Verdict};
+use super::{Destination, DropReason, PacketVerdict, UpfU};
 use crate::rules::{Names, Pdr, SessionRules};
 
 /// Octets of the headers of IPv6 and UDP.
@@ -45,9 +45,9 @@ impl UpfU {
         index: u32,
         ingress: Ingress,
         packet: &mut Packet,
-    ) -> Verdict {
+    ) -> PacketVerdict {
         if packet.is_empty() {
-            return Verdict::Drop(DropReason::InnerMalformed);
+            return PacketVerdict::Drop(DropReason::InnerMalformed);
         }
         self.in_session(now, index, ingress, &Unstructured, packet)
     }
@@ -59,17 +59,17 @@ impl UpfU {
         index: u32,
         inner: &InnerPacket,
         packet: &mut Packet,
-    ) -> Verdict {
+    ) -> PacketVerdict {
         let session = self.sessions.get(index);
         let Some(rules) = session.map(|s| &s.rules) else {
-            return Verdict::Drop(DropReason::UnknownUeAddress);
+            return PacketVerdict::Drop(DropReason::UnknownUeAddress);
         };
         match of_tunnel(rules, inner, packet.octets()) {
             Ok(()) => {
                 packet.pull(inner.payload_at + 8);
                 self.in_session(now, index, Ingress::NETWORK, &Unstructured, packet)
             }
-            Err(reason) => Verdict::Drop(reason),
+            Err(reason) => PacketVerdict::Drop(reason),
         }
     }
 }
@@ -98,11 +98,11 @@ fn of_tunnel(rules: &SessionRules, inner: &InnerPacket, p: &[u8]) -> Result<(), 
 }
 
 /// Puts a UE's octets into the tunnel.
-pub(super) fn encapsulate(rules: &SessionRules, packet: &mut Packet) -> Verdict {
+pub(super) fn encapsulate(rules: &SessionRules, packet: &mut Packet) -> PacketVerdict {
     let (Some(tunnel), Some(prefix)) = (rules.point_to_point.as_deref(), rules.ue_ipv6) else {
-        return Verdict::Drop(DropReason::NoTunnel);
+        return PacketVerdict::Drop(DropReason::NoTunnel);
     };
-    let Ok(length) = u16::try_from(packet.len() + 8) else { return Verdict::Drop(DropReason::TooLong) };
+    let Ok(length) = u16::try_from(packet.len() + 8) else { return PacketVerdict::Drop(DropReason::TooLong) };
     let (own, peer) = (own_end(prefix), tunnel.peer.ip());
     let mut headers = [0; HEADERS_OCTETS];
     headers[..8].copy_from_slice(&[0x60, 0, 0, 0, (length >> 8) as u8, length as u8, protocol::UDP, 64]);
@@ -112,7 +112,7 @@ pub(super) fn encapsulate(rules: &SessionRules, packet: &mut Packet) -> Verdict 
     headers[42..44].copy_from_slice(&tunnel.peer.port().to_be_bytes());
     headers[44..46].copy_from_slice(&length.to_be_bytes());
     if !packet.push(&headers) {
-        return Verdict::Drop(DropReason::TooLong);
+        return PacketVerdict::Drop(DropReason::TooLong);
     }
     let sum = checksum(&own, peer, packet.octets().get(40..).unwrap_or_default());
     // A sum of zero is written as its complement (RFC 768).
@@ -120,7 +120,7 @@ pub(super) fn encapsulate(rules: &SessionRules, packet: &mut Packet) -> Verdict 
     if let Some(at) = packet.octets_mut().get_mut(46..48) {
         at.copy_from_slice(&sum.to_be_bytes());
     }
-    Verdict::Send(Destination::N6 { dn: rules.data_network })
+    PacketVerdict::Send(Destination::N6 { dn: rules.data_network })
 }
 
 /// The checksum over the pseudo-header and a UDP datagram (RFC 8200 §8.1); zero over one that is right.
@@ -140,11 +140,11 @@ fn checksum(source: &Ipv6Addr, destination: &Ipv6Addr, udp: &[u8]) -> u16 {
 /// What was held of an unstructured session meets its rules again.
 pub(super) fn again(
     rules: &SessionRules,
-    state: &mut State,
-    shared: &mut Shared,
+    state: &mut SessionState,
+    shared: &mut PipelineContext,
     now: Instant,
     ingress: Ingress,
     packet: &mut Packet,
-) -> Verdict {
+) -> PacketVerdict {
     stages::run(rules, state, shared, now, ingress, &Unstructured, packet)
 }

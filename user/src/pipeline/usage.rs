@@ -13,7 +13,7 @@ use whimbrel_pfcp::{Frame, Message};
 
 use super::traffic::Traffic;
 use crate::rules::Urr;
-use crate::state::{Source, Stored, stored};
+use crate::state::{Stored, StoredReader, stored};
 
 /// Octets of both directions.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,7 +46,7 @@ impl DirectionOctets {
 
 /// What passed without being counted one by one: packets and octets of each direction.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counted {
+pub(crate) struct BulkUsage {
     pub(crate) ul: (u64, u64),
     pub(crate) dl: (u64, u64),
     pub(crate) first_packet: Instant,
@@ -73,14 +73,14 @@ pub(crate) struct Usage {
     next_period: Option<Instant>,
     seqn: u32,
     /// Nearly no rule has it.
-    monitoring: Option<Box<Monitoring>>,
+    monitoring: Option<Box<MonitoringTime>>,
     /// None without reports of traffic.
     traffic: Option<Box<Traffic>>,
 }
 
 /// A monitoring time (TS 29.244 §5.2.2.2.1).
 #[derive(Clone, Debug)]
-struct Monitoring {
+struct MonitoringTime {
     /// As the rule has it.
     at: Option<Instant>,
     /// The same, while it is in the future.
@@ -92,7 +92,7 @@ struct Monitoring {
     carried_us: u64,
 }
 
-impl Monitoring {
+impl MonitoringTime {
     fn new(urr: &Urr, now: Instant) -> Option<Box<Self>> {
         let at = urr.monitoring?;
         let ahead = Some(at).filter(|at| *at > now);
@@ -107,7 +107,7 @@ impl Monitoring {
 }
 
 stored!(DirectionOctets { ul, dl });
-stored!(Monitoring { at, ahead, before, carried, carried_us });
+stored!(MonitoringTime { at, ahead, before, carried, carried_us });
 stored!(Usage {
     urr_id,
     revision,
@@ -136,7 +136,7 @@ impl Stored for UsageReport {
         };
         Message::from(m).to_octets(Some(Seid(0)), 0).store(to);
     }
-    fn restore(from: &mut Source<'_>) -> Option<Self> {
+    fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
         let octets: Vec<u8> = Stored::restore(from)?;
         match Message::parse(&Frame::parse(&octets).ok()?).ok()? {
             Message::SessionReportRequest(mut m) => m.usage_reports.pop(),
@@ -170,7 +170,7 @@ impl Usage {
             running: immediately.then_some(now),
             next_period: period(urr).map(|p| now + p),
             seqn: 0,
-            monitoring: Monitoring::new(urr, now),
+            monitoring: MonitoringTime::new(urr, now),
             traffic: Traffic::of(urr),
         }
     }
@@ -193,7 +193,7 @@ impl Usage {
                 (m.at, m.ahead) = (urr.monitoring, urr.monitoring.filter(|at| *at > now));
             }
             Some(_) => {}
-            none => *none = Monitoring::new(urr, now),
+            none => *none = MonitoringTime::new(urr, now),
         }
         let next = period(urr).map(|p| now + p);
         if self.next_period.is_none() || next.is_none() {
@@ -248,7 +248,7 @@ impl Usage {
     }
 
     /// Counts packets at once that kept to the [`Self::room`] that there was, as if one by one.
-    pub(crate) fn absorb(&mut self, urr: &Urr, counted: &Counted) {
+    pub(crate) fn absorb(&mut self, urr: &Urr, counted: &BulkUsage) {
         let ((ul_packets, ul), (dl_packets, dl)) = (counted.ul, counted.dl);
         if ul_packets + dl_packets == 0 {
             return;

@@ -8,7 +8,7 @@ use whimbrel_pfcp::msg::SessionEstablishmentRequest;
 use whimbrel_pfcp::rule::{CreatedPdr, CreatedTrafficEndpoint};
 
 use super::RuleCheck;
-use super::application::Known;
+use super::application::KnownApplications;
 use super::draft::{Draft, PdrDraft};
 use super::refusal::RuleRefusal;
 use crate::config::{Config, DataNetwork, DnIndex};
@@ -27,7 +27,7 @@ pub(crate) struct NetworkPools {
 /// Chooses tunnels and addresses for one request, and remembers what it took so that a refusal gives it back.
 pub(crate) struct Allocator<'a> {
     pub(super) config: &'a Config,
-    pub(super) applications: &'a Known,
+    pub(super) applications: &'a KnownApplications,
     session: SessionId,
     pools: &'a mut [NetworkPools],
     /// Which of the network's reserved pools the session's addresses come from.
@@ -43,7 +43,7 @@ pub(crate) struct Allocator<'a> {
 
 /// What an accepted request brings about besides the rules.
 #[derive(Debug, Default)]
-pub(crate) struct Changed {
+pub(crate) struct RequestEffects {
     pub(crate) created_pdrs: Vec<CreatedPdr>,
     pub(crate) created_traffic_endpoints: Vec<CreatedTrafficEndpoint>,
     pub(crate) end_markers: Vec<EndMarker>,
@@ -52,7 +52,7 @@ pub(crate) struct Changed {
 impl<'a> Allocator<'a> {
     pub(crate) fn new(
         config: &'a Config,
-        applications: &'a Known,
+        applications: &'a KnownApplications,
         session: SessionId,
         pools: &'a mut [NetworkPools],
     ) -> Self {
@@ -72,8 +72,8 @@ impl<'a> Allocator<'a> {
     }
 
     /// Ends an accepted request.
-    pub(crate) fn keep(self) -> Changed {
-        Changed {
+    pub(crate) fn keep(self) -> RequestEffects {
+        RequestEffects {
             created_pdrs: self.created_pdrs,
             created_traffic_endpoints: self.created_traffic_endpoints,
             end_markers: self.end_markers,

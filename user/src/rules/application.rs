@@ -6,9 +6,9 @@ use std::sync::Arc;
 use whimbrel_classifier::{Classifier, Pdi, Rank, Rule};
 
 use super::index::{ONE_BY_ONE_MAX, key};
-use super::{Filter, Flow};
+use super::{Flow, PdiFilter};
 use crate::applications::{self, DomainName, DomainNameProtocol, Pfd};
-use crate::state::{Source, Stored, stored};
+use crate::state::{Stored, StoredReader, stored};
 
 /// Names that one flow, or one address, is known by.
 const NAMES_AT_ONCE: usize = 4;
@@ -53,7 +53,7 @@ impl Names {
 struct NamedDescription {
     /// No other description has it, but its own later selves.
     number: u32,
-    flows: Box<[Filter]>,
+    flows: Box<[PdiFilter]>,
     names: Box<[DomainName]>,
 }
 
@@ -71,12 +71,12 @@ pub(crate) struct Application {
 /// Flows that are asked one after the other, or, where they are many, as a set.
 #[derive(Clone, Debug)]
 enum Flows {
-    Few(Box<[Filter]>),
-    Many(Box<[Filter]>, Arc<Classifier>),
+    Few(Box<[PdiFilter]>),
+    Many(Box<[PdiFilter]>, Arc<Classifier>),
 }
 
 impl Flows {
-    fn of(filters: Box<[Filter]>) -> Self {
+    fn of(filters: Box<[PdiFilter]>) -> Self {
         if filters.len() <= ONE_BY_ONE_MAX {
             return Self::Few(filters);
         }
@@ -90,7 +90,7 @@ impl Flows {
         Self::Many(filters, Arc::new(set))
     }
 
-    fn filters(&self) -> &[Filter] {
+    fn filters(&self) -> &[PdiFilter] {
         match self {
             Self::Few(filters) | Self::Many(filters, _) => filters,
         }
@@ -117,7 +117,7 @@ impl Stored for Flows {
         (self.filters().len() as u32).store(to);
         self.filters().iter().for_each(|f| f.store(to));
     }
-    fn restore(from: &mut Source<'_>) -> Option<Self> {
+    fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
         Stored::restore(from).map(Self::of)
     }
 }
@@ -183,7 +183,7 @@ impl Application {
 
 /// The applications that rules may name.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct KnownApplications {
     all: BTreeMap<Box<str>, KnownApplication>,
     /// The last number that was given.
     number: u32,
@@ -203,7 +203,7 @@ impl KnownApplication {
     }
 }
 
-impl Known {
+impl KnownApplications {
     pub(crate) fn new(configured: &[applications::Application]) -> Self {
         let mut known = Self::default();
         for definition in configured {

@@ -1,6 +1,6 @@
 //! The fields that a session's filters compare, which separate one flow from another.
 
-use super::{Filter, Pdr, SessionKind};
+use super::{PdiFilter, Pdr, SessionKind};
 
 /// Filters from which on it is quicker to remember what a flow has met: `./x bench upf flows` shows it.
 const WORTH_MIN: usize = 8;
@@ -28,10 +28,10 @@ impl Compared {
             named: applications().any(|a| a.is_named()),
             worth: kind == SessionKind::Ip && filters().count() + asked >= WORTH_MIN,
             ports: kind == SessionKind::Ip
-                && (filters().any(Filter::compares_ports) || applications().next().is_some()),
-            tos: filters().any(Filter::compares_tos),
-            flow_label: filters().any(Filter::compares_flow_label),
-            spi: filters().any(Filter::compares_spi),
+                && (filters().any(PdiFilter::compares_ports) || applications().next().is_some()),
+            tos: filters().any(PdiFilter::compares_tos),
+            flow_label: filters().any(PdiFilter::compares_flow_label),
+            spi: filters().any(PdiFilter::compares_spi),
             qfi: pdrs.iter().any(|p| p.qfis != 0),
         }
     }

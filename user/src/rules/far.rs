@@ -12,7 +12,7 @@ use whimbrel_pfcp::rule::{CreateFar, UpdateFar};
 use super::allocate::Allocator;
 use super::draft::Draft;
 use super::refusal::RuleRefusal;
-use super::{Far, RuleCheck, Tunnel};
+use super::{Far, PeerTunnel, RuleCheck};
 use crate::exchange::EndMarker;
 
 impl Allocator<'_> {
@@ -88,14 +88,14 @@ impl Allocator<'_> {
         &self,
         (to, outer, policy): (Option<DestinationInterface>, Option<OuterHeaderCreation>, &Option<P>),
         id: FarId,
-    ) -> Result<Tunnel, RuleRefusal> {
+    ) -> Result<PeerTunnel, RuleRefusal> {
         let is_li = to == Some(DestinationInterface::LiFunction) && policy.is_none();
         let outer = outer.filter(|_| is_li).ok_or(RuleRefusal::Duplication(id))?;
         self.outer_header(&outer, id)
     }
 
     /// The tunnel of an outer header: over the family that both ends have, IPv4 first.
-    fn outer_header(&self, o: &OuterHeaderCreation, id: FarId) -> Result<Tunnel, RuleRefusal> {
+    fn outer_header(&self, o: &OuterHeaderCreation, id: FarId) -> Result<PeerTunnel, RuleRefusal> {
         let OuterHeaderCreation::Gtpu { teid, ipv4, ipv6 } = *o else {
             return Err(RuleRefusal::OuterHeader(id));
         };
@@ -107,7 +107,7 @@ impl Allocator<'_> {
         if own.contains(&Some(address)) || self.config.has_pool_of(address) {
             return Err(RuleRefusal::OuterHeader(id));
         }
-        Ok(Tunnel { teid, peer: SocketAddr::new(address, PORT) })
+        Ok(PeerTunnel { teid, peer: SocketAddr::new(address, PORT) })
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use whimbrel_classifier::{Pdi, Prefix};
+use whimbrel_classifier::{AddressPrefix, Pdi};
 use whimbrel_pfcp::ie::SdfFilter;
 
 use super::frame::FrameFilter;
 use crate::limits::PORT_RANGES_MAX;
-use crate::state::{Source, Stored, stored};
+use crate::state::{Stored, StoredReader, stored};
 
 /// What a filter looks at in a packet: fields of the inner headers, seen from the UE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,15 +61,17 @@ impl Net {
     }
 
     /// As a prefix, which it is by its form.
-    fn prefix(self) -> Option<Prefix> {
+    fn prefix(self) -> Option<AddressPrefix> {
         match self {
             Self::Any => None,
-            Self::V4 { address, mask } => {
-                Some(Prefix { address: Ipv4Addr::from_bits(address).into(), length: mask.count_ones() as u8 })
-            }
-            Self::V6 { address, mask } => {
-                Some(Prefix { address: Ipv6Addr::from_bits(address).into(), length: mask.count_ones() as u8 })
-            }
+            Self::V4 { address, mask } => Some(AddressPrefix {
+                address: Ipv4Addr::from_bits(address).into(),
+                length: mask.count_ones() as u8,
+            }),
+            Self::V6 { address, mask } => Some(AddressPrefix {
+                address: Ipv6Addr::from_bits(address).into(),
+                length: mask.count_ones() as u8,
+            }),
         }
     }
 
@@ -131,7 +133,7 @@ impl Stored for Net {
             Self::V6 { address, mask } => (6u8, (address, mask)).store(to),
         }
     }
-    fn restore(from: &mut Source<'_>) -> Option<Self> {
+    fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
         match u8::restore(from)? {
             0 => Some(Self::Any),
             4 => Stored::restore(from).map(|(address, mask)| Self::V4 { address, mask }),
@@ -145,16 +147,16 @@ impl Stored for Ports {
     fn store(&self, to: &mut Vec<u8>) {
         self.0.store(to);
     }
-    fn restore(from: &mut Source<'_>) -> Option<Self> {
+    fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
         Stored::restore(from).map(Self)
     }
 }
 
-stored!(Filter { remote, local, protocol, remote_ports, local_ports, tos, flow_label, spi, id, frame });
+stored!(PdiFilter { remote, local, protocol, remote_ports, local_ports, tos, flow_label, spi, id, frame });
 
 /// One packet filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Filter {
+pub(crate) struct PdiFilter {
     remote: Net,
     local: Net,
     protocol: Option<u8>,
@@ -169,7 +171,7 @@ pub(crate) struct Filter {
     pub(crate) frame: Option<Box<FrameFilter>>,
 }
 
-impl Filter {
+impl PdiFilter {
     /// From the element. `None` if the flow description is not the form of TS 29.212 §5.4.2: `permit`, a
     /// direction, a protocol, `from` and `to`; options behind them do not occur in the 3GPP profile and are
     /// refused.
@@ -318,8 +320,8 @@ mod tests {
         }
     }
 
-    fn filter(d: &str) -> Filter {
-        Filter::new(&SdfFilter::flow(d)).unwrap()
+    fn filter(d: &str) -> PdiFilter {
+        PdiFilter::new(&SdfFilter::flow(d)).unwrap()
     }
 
     #[test] // TS 29.212 §5.4.2
@@ -344,9 +346,9 @@ mod tests {
     fn marking_and_label_are_compared_under_their_masks() {
         let sdf =
             SdfFilter { tos_traffic_class: Some([0xb9, 0xfc]), flow_label: Some(5), ..SdfFilter::default() };
-        assert!(Filter::new(&sdf).unwrap().matches(&flow("1.1.1.1", 1, 2, 17)));
+        assert!(PdiFilter::new(&sdf).unwrap().matches(&flow("1.1.1.1", 1, 2, 17)));
         let sdf = SdfFilter { flow_label: Some(6), ..sdf };
-        assert!(!Filter::new(&sdf).unwrap().matches(&flow("1.1.1.1", 1, 2, 17)));
+        assert!(!PdiFilter::new(&sdf).unwrap().matches(&flow("1.1.1.1", 1, 2, 17)));
     }
 
     #[test]
@@ -363,7 +365,7 @@ mod tests {
             "permit out ip from any to any established",
             "permit out ip from any to any 5 6",
         ] {
-            assert_eq!(Filter::new(&SdfFilter::flow(bad)), None, "{bad}");
+            assert_eq!(PdiFilter::new(&SdfFilter::flow(bad)), None, "{bad}");
         }
     }
 }

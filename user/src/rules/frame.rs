@@ -5,7 +5,7 @@
 use whimbrel_pfcp::ie::{EthernetFilterProperties, MacAddress, VlanTag};
 use whimbrel_pfcp::rule::EthernetPacketFilter;
 
-use super::filter::{Filter, Flow};
+use super::filter::{Flow, PdiFilter};
 use crate::state::stored;
 
 /// A MAC address.
@@ -98,7 +98,7 @@ pub(crate) struct FrameFilter {
     ethertype: Option<u16>,
     c_tag: Option<Tag>,
     s_tag: Option<Tag>,
-    ip: Box<[Filter]>,
+    ip: Box<[PdiFilter]>,
     /// Its name, by which a PDR of the other direction may refer to it.
     pub(crate) id: Option<u32>,
     pub(crate) both_directions: bool,
@@ -113,7 +113,7 @@ impl FrameFilter {
             ethertype: m.ethertype.map(|e| e.0),
             c_tag: m.c_tag.map(Tag::new),
             s_tag: m.s_tag.map(Tag::new),
-            ip: m.sdf_filters.iter().map(Filter::new).collect::<Option<_>>()?,
+            ip: m.sdf_filters.iter().map(PdiFilter::new).collect::<Option<_>>()?,
             id: m.ethernet_filter_id.map(|i| i.0),
             both_directions: m.ethernet_filter_properties.is_some_and(|p| p.has(both)),
         })

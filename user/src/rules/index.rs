@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use whimbrel_classifier::{Classifier, Fields, Key, Pdi, Rank, Rule};
+use whimbrel_classifier::{Classifier, Fields, PacketKey, Pdi, Rank, Rule};
 use whimbrel_ids::{Qfi, Teid};
 use whimbrel_pfcp::ie::SourceInterface;
 
@@ -93,7 +93,7 @@ impl Index {
             source_interface: if from_tunnel { ACCESS } else { CORE },
             ..fields(flow)
         };
-        let of = |application| self.0.lookup(&Key::new(&Fields { application, ..fields }));
+        let of = |application| self.0.lookup(&PacketKey::new(&Fields { application, ..fields }));
         // A rule of no application is met whatever the packet is of.
         let its = applications.iter().filter(|a| a.has(flow, names)).map(|a| of(Some(a.number)));
         let first = its.chain([of(None)]).flatten().min();
@@ -102,8 +102,8 @@ impl Index {
 }
 
 /// What a set of flows compares.
-pub(super) fn key(flow: &Flow) -> Key {
-    Key::new(&fields(flow))
+pub(super) fn key(flow: &Flow) -> PacketKey {
+    PacketKey::new(&fields(flow))
 }
 
 fn fields(flow: &Flow) -> Fields {

@@ -20,19 +20,20 @@ use std::sync::Arc;
 use whimbrel_ids::{Instant, Qfi, Teid};
 use whimbrel_pfcp::ie::{
     ApplyAction, BarId, DestinationInterface, FarId, GateStatus, MeasurementInformation, MeasurementMethod,
-    Network, PdnType, PdrId, QerId, ReportingTriggers, SourceInterface, TrafficEndpointId, UrrId, Volume,
+    PdnType, PdrId, QerId, ReportingTriggers, RouteNetwork, SourceInterface, TrafficEndpointId, UrrId,
+    Volume,
 };
 
 use whimbrel_pfcp::rule::UpdateBarInReportResponse;
 
-pub(crate) use allocate::{Allocator, Changed, NetworkPools, upper};
-pub(crate) use application::{Application, Known, Names};
+pub(crate) use allocate::{Allocator, NetworkPools, RequestEffects, upper};
+pub(crate) use application::{Application, KnownApplications, Names};
 pub(crate) use compared::Compared;
 pub(crate) use draft::Draft;
-pub(crate) use filter::{Filter, Flow};
+pub(crate) use filter::{Flow, PdiFilter};
 pub(crate) use frame::{Frame, FrameFilter, Mac, is_group};
 pub(crate) use index::Index;
-pub(crate) use own::Own;
+pub(crate) use own::OwnRules;
 pub use refusal::RuleRefusal;
 
 use crate::config::{DnIndex, PointToPoint};
@@ -84,7 +85,7 @@ pub struct SessionRules {
     /// Local tunnels; zero where none is.
     pub(crate) tunnels: [Teid; TUNNELS_PER_SESSION_MAX],
     /// Networks behind the UE (TS 29.244 §5.16); those of changed rules stay until the session ends.
-    pub(crate) framed: Box<[Network]>,
+    pub(crate) framed: Box<[RouteNetwork]>,
     /// By precedence, lowest first.
     pub(crate) pdrs: Box<[Pdr]>,
     pub(crate) fars: Box<[Far]>,
@@ -219,7 +220,7 @@ pub(crate) struct Pdr {
     pub(crate) precedence: u32,
     /// Bit n for QoS flow n; zero accepts all.
     pub(crate) qfis: u64,
-    pub(crate) filters: Box<[Filter]>,
+    pub(crate) filters: Box<[PdiFilter]>,
     /// Instead of filters: whose packets they are.
     pub(crate) application: Option<Arc<Application>>,
     pub(crate) source: SourceInterface,
@@ -264,7 +265,7 @@ impl Pdr {
 }
 
 /// Whether an address is of a network.
-pub(crate) fn is_of(address: IpAddr, (network, length): Network) -> bool {
+pub(crate) fn is_of(address: IpAddr, (network, length): RouteNetwork) -> bool {
     match (address, network) {
         (IpAddr::V4(a), IpAddr::V4(n)) => masked_v4(a, length) == n,
         (IpAddr::V6(a), IpAddr::V6(n)) => masked_v6(a, length) == n,
@@ -291,7 +292,7 @@ fn places(list: &[u8]) -> impl Iterator<Item = usize> {
 
 /// A tunnel at a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tunnel {
+pub(crate) struct PeerTunnel {
     pub(crate) teid: Teid,
     pub(crate) peer: SocketAddr,
 }
@@ -301,19 +302,19 @@ pub(crate) struct Tunnel {
 pub(crate) struct Far {
     pub(crate) action: ApplyAction,
     pub(crate) destination: DestinationInterface,
-    pub(crate) tunnel: Option<Tunnel>,
+    pub(crate) tunnel: Option<PeerTunnel>,
     pub(crate) tos: u8,
     pub(crate) far_id: FarId,
     pub(crate) bar_id: Option<BarId>,
     /// Whether Forwarding Parameters were ever given.
     pub(crate) has_parameters: bool,
     /// Where copies go (TS 29.244 §5.2.3.1), while DUPL is set.
-    pub(crate) copies_to: Option<Box<Tunnel>>,
+    pub(crate) copies_to: Option<Box<PeerTunnel>>,
 }
 
 impl Far {
     /// Where a copy of each packet that is forwarded goes.
-    pub(crate) fn copies(&self) -> Option<Tunnel> {
+    pub(crate) fn copies(&self) -> Option<PeerTunnel> {
         self.copies_to.as_deref().copied().filter(|_| self.action.has(ApplyAction::DUPL))
     }
 }

@@ -6,16 +6,16 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use whimbrel_ids::Teid;
 
-use super::{SessionRules, Tunnel};
+use super::{PeerTunnel, SessionRules};
 use crate::limits::TUNNELS_PER_SESSION_MAX;
 
 /// What stands in a shape for a tunnel of the session's own.
-const SOME_TUNNEL: Tunnel =
-    Tunnel { teid: Teid(0), peer: SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0) };
+const SOME_TUNNEL: PeerTunnel =
+    PeerTunnel { teid: Teid(0), peer: SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0) };
 
 /// What of its rules is a session's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Own {
+pub(crate) struct OwnRules {
     pub(crate) ue_ipv4: Option<Ipv4Addr>,
     pub(crate) ue_ipv6: Option<Ipv6Addr>,
     pub(crate) tunnels: [Teid; TUNNELS_PER_SESSION_MAX],
@@ -23,17 +23,17 @@ pub(crate) struct Own {
     /// Of the PDRs from the UE.
     pub(crate) teid: Teid,
     /// Of the FARs that have one.
-    pub(crate) tunnel: Option<Tunnel>,
+    pub(crate) tunnel: Option<PeerTunnel>,
     /// Uplink and downlink, in kbit/s, of the first QERs that have rates: an AMBR, and a flow's own.
     pub(crate) mbr_kbps: [[u64; 2]; 2],
 }
 
 impl SessionRules {
-    /// Both parts; `None` where more is the session's own than [`Own`] holds: several tunnels or rates.
-    pub(crate) fn split(&self) -> Option<(Own, Self)> {
+    /// Both parts; `None` where more is the session's own than [`OwnRules`] holds: several tunnels or rates.
+    pub(crate) fn split(&self) -> Option<(OwnRules, Self)> {
         let rated = self.qers.iter().filter(|q| q.has_rates());
         let mut rates = rated.map(|q| [q.mbr_ul_kbps, q.mbr_dl_kbps].map(|kbps| kbps.unwrap_or(0)));
-        let own = Own {
+        let own = OwnRules {
             ue_ipv4: self.ue_ipv4,
             ue_ipv6: self.ue_ipv6,
             tunnels: self.tunnels,
@@ -42,7 +42,7 @@ impl SessionRules {
             tunnel: self.fars.iter().find_map(|f| f.tunnel),
             mbr_kbps: [(); 2].map(|()| rates.next().unwrap_or([0; 2])),
         };
-        let none = Own {
+        let none = OwnRules {
             ue_ipv4: self.ue_ipv4.map(|_| Ipv4Addr::UNSPECIFIED),
             ue_ipv6: self.ue_ipv6.map(|_| Ipv6Addr::UNSPECIFIED),
             tunnels: [Teid(0); TUNNELS_PER_SESSION_MAX],
@@ -56,7 +56,7 @@ impl SessionRules {
     }
 
     /// These rules as another session's.
-    pub(crate) fn with(mut self, own: &Own) -> Self {
+    pub(crate) fn with(mut self, own: &OwnRules) -> Self {
         self.ue_ipv4 = own.ue_ipv4;
         self.ue_ipv6 = own.ue_ipv6;
         self.tunnels = own.tunnels;

@@ -2,7 +2,7 @@
 
 use whimbrel_ids::Teid;
 use whimbrel_pfcp::ie::{
-    FTeid, FailedRuleId, Network, OuterHeaderRemoval, PdrId, SdfFilter, SourceInterface,
+    FTeid, FailedRuleId, OuterHeaderRemoval, PdrId, RouteNetwork, SdfFilter, SourceInterface,
 };
 use whimbrel_pfcp::rule::{
     CreatePdr, CreateTrafficEndpoint, CreatedPdr, CreatedTrafficEndpoint, EthernetPacketFilter, Pdi,
@@ -12,7 +12,7 @@ use whimbrel_pfcp::rule::{
 use super::allocate::Allocator;
 use super::draft::{Draft, PdrDraft};
 use super::refusal::RuleRefusal;
-use super::{Filter, FrameFilter, NONE, Pdr, RuleCheck, SessionKind};
+use super::{FrameFilter, NONE, PdiFilter, Pdr, RuleCheck, SessionKind};
 use crate::limits::{FILTERS_PER_PDR_MAX, FRAMED_ROUTES_MAX, QERS_PER_PDR_MAX, URRS_PER_PDR_MAX};
 
 impl Allocator<'_> {
@@ -144,11 +144,11 @@ impl Allocator<'_> {
 fn frame_routes(d: &mut Draft, id: PdrId, pdi: &Pdi) -> RuleCheck {
     let ipv4 = pdi.framed_routes.iter().map(|r| r.network());
     let ipv6 = pdi.framed_ipv6_routes.iter().map(|r| r.network());
-    let new: Vec<Network> = ipv4.chain(ipv6).filter(|n| !d.base.framed.contains(n)).collect();
+    let new: Vec<RouteNetwork> = ipv4.chain(ipv6).filter(|n| !d.base.framed.contains(n)).collect();
     if new.is_empty() {
         return Ok(());
     }
-    let mut all: Vec<Network> = d.base.framed.iter().copied().chain(new).collect();
+    let mut all: Vec<RouteNetwork> = d.base.framed.iter().copied().chain(new).collect();
     all.sort_unstable();
     all.dedup();
     if all.len() > FRAMED_ROUTES_MAX {
@@ -162,7 +162,7 @@ fn deletes_container(removal: Option<OuterHeaderRemoval>) -> bool {
     removal.is_some_and(|r| r.delete_pdu_session_container)
 }
 
-fn filters(d: &Draft, id: PdrId, pdi: &Pdi) -> Result<Box<[Filter]>, RuleRefusal> {
+fn filters(d: &Draft, id: PdrId, pdi: &Pdi) -> Result<Box<[PdiFilter]>, RuleRefusal> {
     let inside = pdi.ethernet_packet_filters.iter().map(|f| 1 + f.sdf_filters.len() + f.mac_addresses.len());
     if pdi.sdf_filters.len() + inside.sum::<usize>() > FILTERS_PER_PDR_MAX {
         return Err(RuleRefusal::TooMany(FailedRuleId::Pdr(id)));
@@ -174,7 +174,7 @@ fn filters(d: &Draft, id: PdrId, pdi: &Pdi) -> Result<Box<[Filter]>, RuleRefusal
             all.into_iter().find(|f| f.id.is_some() && f.id == sdf.filter_id).cloned()
         };
         let alone = sdf.flow_description.is_none() && sdf.filter_id.is_some();
-        let read = if alone { named().or_else(|| Filter::new(sdf)) } else { Filter::new(sdf) };
+        let read = if alone { named().or_else(|| PdiFilter::new(sdf)) } else { PdiFilter::new(sdf) };
         read.ok_or(RuleRefusal::FlowDescription(id))
     };
     let of_frames = |m: &EthernetPacketFilter| {
@@ -185,7 +185,7 @@ fn filters(d: &Draft, id: PdrId, pdi: &Pdi) -> Result<Box<[Filter]>, RuleRefusal
             all.into_iter().find(named).map(FrameFilter::turned)
         };
         let filter = if FrameFilter::is_name(m) { named() } else { FrameFilter::new(m) };
-        filter.and_then(Filter::of_frames).ok_or(RuleRefusal::FlowDescription(id))
+        filter.and_then(PdiFilter::of_frames).ok_or(RuleRefusal::FlowDescription(id))
     };
     pdi.sdf_filters.iter().map(filter).chain(pdi.ethernet_packet_filters.iter().map(of_frames)).collect()
 }

@@ -52,7 +52,7 @@ pub trait StateMemory: Send {
 /// What a record is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum StateRecordKind {
     /// The UPF: associations, and what it counts.
     Node = 1,
     /// An application that an SMF has provisioned.
@@ -65,7 +65,7 @@ pub(crate) enum Kind {
     Request = 5,
 }
 
-impl Kind {
+impl StateRecordKind {
     const ALL: [Self; 5] = [Self::Node, Self::Application, Self::Session, Self::Counted, Self::Request];
 
     pub(super) fn of(code: u8) -> Option<Self> {
@@ -74,8 +74,8 @@ impl Kind {
 }
 
 /// A record that was found.
-pub(crate) struct Found {
-    pub(crate) kind: Kind,
+pub(crate) struct FoundRecord {
+    pub(crate) kind: StateRecordKind,
     pub(crate) id: u32,
     /// Later writes have higher numbers.
     pub(crate) write: u64,
@@ -103,7 +103,7 @@ pub(crate) struct Blocks {
     free: Vec<u32>,
     /// The block behind each one in its record.
     next: Vec<u32>,
-    first: BTreeMap<(Kind, u32), u32>,
+    first: BTreeMap<(StateRecordKind, u32), u32>,
     writes: u64,
     changes: u64,
     /// Records that were written or removed since they were taken last; `None`: there is no packet logger.
@@ -167,7 +167,7 @@ impl Blocks {
     }
 
     /// With the records that are there, in the order in which they were written.
-    pub(super) fn open(memory: Box<dyn StateMemory>, salt: u32) -> (Self, Vec<Found>) {
+    pub(super) fn open(memory: Box<dyn StateMemory>, salt: u32) -> (Self, Vec<FoundRecord>) {
         let mut it = Self::of(memory, salt);
         it.made = it.read_made();
         it.next.resize(it.made as usize, END);
@@ -189,7 +189,7 @@ impl Blocks {
                 octets.extend(it.read(p.block).into_iter().flat_map(|(_, part)| part));
             }
             it.first.insert((kind, id), block);
-            found.push(Found { kind, id, write, octets });
+            found.push(FoundRecord { kind, id, write, octets });
         }
         found.sort_unstable_by_key(|f| f.write);
         it.begin_changes();
@@ -229,7 +229,7 @@ impl Blocks {
         let number =
             |at: usize| u32::from_le_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]]);
         let short = |at: usize| u16::from_le_bytes([octets[at], octets[at + 1]]);
-        let kind = Kind::of(octets[4])?;
+        let kind = StateRecordKind::of(octets[4])?;
         let end = HEADER_OCTETS + usize::from(short(6));
         let covered = octets.get(4..end)?;
         if crc32c(self.salt, covered) != number(0) {
@@ -246,7 +246,7 @@ impl Blocks {
     }
 
     /// Writes a record in the place of the one of that name. Errors: there is no room, and the former one stands.
-    pub(crate) fn put(&mut self, kind: Kind, id: u32, octets: &[u8]) -> Result<(), Full> {
+    pub(crate) fn put(&mut self, kind: StateRecordKind, id: u32, octets: &[u8]) -> Result<(), Full> {
         let parts = parts_of(octets.len());
         let former = self.first.get(&(kind, id)).copied();
         if parts > PARTS_MAX {
@@ -286,7 +286,7 @@ impl Blocks {
     }
 
     /// Removes a record, if there is one.
-    pub(crate) fn remove(&mut self, kind: Kind, id: u32) {
+    pub(crate) fn remove(&mut self, kind: StateRecordKind, id: u32) {
         if let Some(first) = self.first.remove(&(kind, id)) {
             self.free_from(first);
             if let Some(journal) = &mut self.journal {
@@ -357,7 +357,7 @@ const fn changed_block_at(change: u64) -> u64 {
 
 /// What has become of a record since it was looked at last.
 pub(crate) struct SeenRecord {
-    pub(crate) kind: Kind,
+    pub(crate) kind: StateRecordKind,
     pub(crate) id: u32,
     /// Later writes have higher numbers. Of a record that was removed: that of its last write.
     pub(crate) write: u64,
@@ -371,7 +371,7 @@ pub(crate) struct FollowedBlocks {
     /// The header of each block at the last look. It has a checksum of all that the block holds.
     headers: Vec<[u8; HEADER_OCTETS]>,
     /// The write of each record, and its blocks.
-    records: BTreeMap<(Kind, u32), (u64, Vec<u32>)>,
+    records: BTreeMap<(StateRecordKind, u32), (u64, Vec<u32>)>,
     /// Blocks that name a record and are of none that is whole: its other parts may come.
     loose: BTreeSet<u32>,
     /// The changes that were looked at; zero: all blocks are to be looked at.
@@ -457,7 +457,7 @@ impl FollowedBlocks {
     }
 
     /// Reads a block's header: `names` gets the record that it is of, and the one that it was of.
-    fn see_header(&mut self, block: u32, names: &mut BTreeSet<(Kind, u32)>) {
+    fn see_header(&mut self, block: u32, names: &mut BTreeSet<(StateRecordKind, u32)>) {
         let Some(seen) = self.headers.get_mut(block as usize) else { return };
         let mut header = [0; HEADER_OCTETS];
         self.blocks.memory.read(Blocks::at(block), &mut header);
@@ -466,7 +466,11 @@ impl FollowedBlocks {
     }
 
     /// What has become of these records, whose parts are among these blocks.
-    fn see(&mut self, mut names: BTreeSet<(Kind, u32)>, candidates: BTreeSet<u32>) -> Vec<SeenRecord> {
+    fn see(
+        &mut self,
+        mut names: BTreeSet<(StateRecordKind, u32)>,
+        candidates: BTreeSet<u32>,
+    ) -> Vec<SeenRecord> {
         let mut parts: Vec<(BlockHead, Vec<u8>)> = Vec::with_capacity(candidates.len());
         for block in candidates {
             let header = self.headers.get_mut(block as usize).filter(|header| name_of(header).is_some());
@@ -530,9 +534,9 @@ impl FollowedBlocks {
 }
 
 /// The record that a block is of, as its header says.
-fn name_of(header: &[u8; HEADER_OCTETS]) -> Option<(Kind, u32)> {
+fn name_of(header: &[u8; HEADER_OCTETS]) -> Option<(StateRecordKind, u32)> {
     let id = u32::from_le_bytes([header[12], header[13], header[14], header[15]]);
-    Some((Kind::of(header[4])?, id))
+    Some((StateRecordKind::of(header[4])?, id))
 }
 
 /// Whether these are all parts of a record, in order.
@@ -545,7 +549,7 @@ fn is_whole<'a>(record: impl ExactSizeIterator<Item = &'a BlockHead>) -> bool {
 /// What a block says of itself.
 #[derive(Clone, Copy)]
 struct BlockHead {
-    kind: Kind,
+    kind: StateRecordKind,
     id: u32,
     write: u64,
     part: u16,
@@ -555,7 +559,7 @@ struct BlockHead {
 
 impl BlockHead {
     /// The newest write of a name first, and its parts in order.
-    fn order(&self) -> (Kind, u32, u64, u16, u32) {
+    fn order(&self) -> (StateRecordKind, u32, u64, u16, u32) {
         (self.kind, self.id, u64::MAX - self.write, self.part, self.block)
     }
 
@@ -625,9 +629,9 @@ mod tests {
 
     /// Memory that others see, and that stops to be written after so many writes: the process died.
     #[derive(Clone)]
-    struct Shared(Arc<Mutex<(Vec<u8>, usize)>>);
+    struct CrashingMemory(Arc<Mutex<(Vec<u8>, usize)>>);
 
-    impl Shared {
+    impl CrashingMemory {
         fn of(blocks: usize) -> Self {
             let octets = vec![0; FIRST_BLOCK_AT as usize + blocks * BLOCK_OCTETS];
             Self(Arc::new(Mutex::new((octets, usize::MAX))))
@@ -638,7 +642,7 @@ mod tests {
         }
     }
 
-    impl StateMemory for Shared {
+    impl StateMemory for CrashingMemory {
         fn octets(&self) -> u64 {
             self.0.lock().unwrap().0.len() as u64
         }
@@ -660,13 +664,13 @@ mod tests {
     /// Memory whose writes others see later, one octet after the other.
     #[derive(Clone)]
     struct LoggedMemory {
-        memory: Shared,
+        memory: CrashingMemory,
         log: Arc<Mutex<std::collections::VecDeque<(usize, u8)>>>,
     }
 
     impl LoggedMemory {
         /// Others see so many further octets.
-        fn apply(&self, to: &Shared, octets: usize) {
+        fn apply(&self, to: &CrashingMemory, octets: usize) {
             let mut log = self.log.lock().unwrap();
             let count = octets.min(log.len());
             let mut all = to.0.lock().unwrap();
@@ -690,9 +694,9 @@ mod tests {
     }
 
     /// Memory that counts the octets that are read.
-    struct Counted(Shared, Arc<Mutex<usize>>);
+    struct CountingMemory(CrashingMemory, Arc<Mutex<usize>>);
 
-    impl StateMemory for Counted {
+    impl StateMemory for CountingMemory {
         fn octets(&self) -> u64 {
             self.0.octets()
         }
@@ -707,7 +711,7 @@ mod tests {
         }
     }
 
-    fn records(found: Vec<Found>) -> BTreeMap<(Kind, u32), Vec<u8>> {
+    fn records(found: Vec<FoundRecord>) -> BTreeMap<(StateRecordKind, u32), Vec<u8>> {
         found.into_iter().map(|f| ((f.kind, f.id), f.octets)).collect()
     }
 
@@ -725,7 +729,7 @@ mod tests {
             steps in proptest::collection::vec((0..4u32, 0..700usize, any::<u8>()), 1..30),
             last in 0..20_000usize,
         ) {
-            let memory = Shared::of(64);
+            let memory = CrashingMemory::of(64);
             let mut blocks = Blocks::empty(memory.boxed(), 7);
             memory.0.lock().unwrap().1 = last;
             let mut known = BTreeMap::new();
@@ -733,10 +737,10 @@ mod tests {
             for (id, octets, fill) in steps {
                 before = known.clone();
                 if octets < 50 {
-                    blocks.remove(Kind::Session, id);
-                    known.remove(&(Kind::Session, id));
-                } else if blocks.put(Kind::Session, id, &vec![fill; octets]).is_ok() {
-                    known.insert((Kind::Session, id), vec![fill; octets]);
+                    blocks.remove(StateRecordKind::Session, id);
+                    known.remove(&(StateRecordKind::Session, id));
+                } else if blocks.put(StateRecordKind::Session, id, &vec![fill; octets]).is_ok() {
+                    known.insert((StateRecordKind::Session, id), vec![fill; octets]);
                 }
                 if memory.0.lock().unwrap().1 == 0 {
                     break;
@@ -752,7 +756,7 @@ mod tests {
         fn followed_records_are_those_that_are_found(
             steps in proptest::collection::vec((0..5u32, 0..700usize, any::<u8>(), any::<bool>()), 1..40),
         ) {
-            let memory = Shared::of(64);
+            let memory = CrashingMemory::of(64);
             let mut blocks = Blocks::empty(memory.boxed(), 7);
             let mut followed = FollowedBlocks::new(memory.boxed(), 7);
             let mut known = BTreeMap::new();
@@ -767,9 +771,9 @@ mod tests {
             };
             for (id, octets, fill, looks) in steps {
                 if octets < 50 {
-                    blocks.remove(Kind::Session, id);
+                    blocks.remove(StateRecordKind::Session, id);
                 } else {
-                    blocks.put(Kind::Session, id, &vec![fill; octets]).unwrap();
+                    blocks.put(StateRecordKind::Session, id, &vec![fill; octets]).unwrap();
                 }
                 if looks {
                     look(&mut followed);
@@ -779,12 +783,12 @@ mod tests {
             prop_assert_eq!(&look(&mut followed), &found);
             // And what is written after a takeover is found as well.
             let mut blocks = followed.take_over();
-            blocks.put(Kind::Session, 0, &[1; 600]).unwrap();
-            blocks.remove(Kind::Session, 1);
+            blocks.put(StateRecordKind::Session, 0, &[1; 600]).unwrap();
+            blocks.remove(StateRecordKind::Session, 1);
             let again = records(Blocks::open(memory.boxed(), 7).1);
-            prop_assert_eq!(&again[&(Kind::Session, 0)], &vec![1; 600]);
-            let others = |all: &BTreeMap<(Kind, u32), Vec<u8>>| all.iter().filter(|((_, id), _)| *id > 1).count();
-            prop_assert_eq!((others(&again), again.contains_key(&(Kind::Session, 1))), (others(&found), false));
+            prop_assert_eq!(&again[&(StateRecordKind::Session, 0)], &vec![1; 600]);
+            let others = |all: &BTreeMap<(StateRecordKind, u32), Vec<u8>>| all.iter().filter(|((_, id), _)| *id > 1).count();
+            prop_assert_eq!((others(&again), again.contains_key(&(StateRecordKind::Session, 1))), (others(&found), false));
         }
 
         #[test]
@@ -794,14 +798,14 @@ mod tests {
             written in 0..2_000usize,
             at_all in any::<bool>(),
         ) {
-            let memory = Shared::of(64);
-            let own = LoggedMemory { memory: Shared::of(64), log: Arc::default() };
+            let memory = CrashingMemory::of(64);
+            let own = LoggedMemory { memory: CrashingMemory::of(64), log: Arc::default() };
             let mut blocks = Blocks::empty(Box::new(own.clone()), 7);
             let mut followed = FollowedBlocks::new(memory.boxed(), 7);
-            blocks.put(Kind::Session, 1, &vec![1; former]).unwrap();
+            blocks.put(StateRecordKind::Session, 1, &vec![1; former]).unwrap();
             own.apply(&memory, usize::MAX);
             prop_assert_eq!(followed.look().len(), 1);
-            blocks.put(Kind::Session, 1, &vec![2; later]).unwrap();
+            blocks.put(StateRecordKind::Session, 1, &vec![2; later]).unwrap();
             own.apply(&memory, written);
             let mut seen = followed.look();
             own.apply(&memory, usize::MAX);
@@ -812,9 +816,9 @@ mod tests {
 
         #[test]
         fn rubbish_is_no_record(rubbish in proptest::collection::vec(any::<u8>(), 0..5_000), at in 0..6_000usize) {
-            let memory = Shared::of(16);
+            let memory = CrashingMemory::of(16);
             let mut blocks = Blocks::empty(memory.boxed(), 7);
-            blocks.put(Kind::Node, 0, &[1; 500]).unwrap();
+            blocks.put(StateRecordKind::Node, 0, &[1; 500]).unwrap();
             {
                 let mut all = memory.0.lock().unwrap();
                 let room = all.0.len().saturating_sub(at);
@@ -823,19 +827,19 @@ mod tests {
             }
             let (mut blocks, found) = Blocks::open(memory.boxed(), 7);
             let found = records(found);
-            prop_assert!(found.is_empty() || found[&(Kind::Node, 0)] == [1; 500]);
-            blocks.put(Kind::Node, 0, &[2; 300]).unwrap();
-            prop_assert_eq!(&records(Blocks::open(memory.boxed(), 7).1)[&(Kind::Node, 0)], &vec![2; 300]);
+            prop_assert!(found.is_empty() || found[&(StateRecordKind::Node, 0)] == [1; 500]);
+            blocks.put(StateRecordKind::Node, 0, &[2; 300]).unwrap();
+            prop_assert_eq!(&records(Blocks::open(memory.boxed(), 7).1)[&(StateRecordKind::Node, 0)], &vec![2; 300]);
         }
     }
 
     #[test]
     fn a_look_reads_the_blocks_that_have_changed_and_no_others() {
-        let memory = Shared::of(4_000);
+        let memory = CrashingMemory::of(4_000);
         let mut blocks = Blocks::empty(memory.boxed(), 7);
-        (0..1_000).for_each(|id| blocks.put(Kind::Session, id, &[1; 400]).unwrap());
+        (0..1_000).for_each(|id| blocks.put(StateRecordKind::Session, id, &[1; 400]).unwrap());
         let octets = Arc::new(Mutex::new(0));
-        let mut followed = FollowedBlocks::new(Box::new(Counted(memory.clone(), octets.clone())), 7);
+        let mut followed = FollowedBlocks::new(Box::new(CountingMemory(memory.clone(), octets.clone())), 7);
         let mut look = || {
             *octets.lock().unwrap() = 0;
             let seen = followed.look().len();
@@ -843,37 +847,37 @@ mod tests {
         };
         assert_eq!(look().0, 1_000);
         assert_eq!(look(), (0, 16), "what is unchanged is not read");
-        blocks.put(Kind::Session, 5, &[2; 400]).unwrap();
-        blocks.remove(Kind::Session, 6);
+        blocks.put(StateRecordKind::Session, 5, &[2; 400]).unwrap();
+        blocks.remove(StateRecordKind::Session, 6);
         let (seen, read) = look();
         assert!(seen == 2 && read < 8 * BLOCK_OCTETS, "{seen} records, {read} octets");
         // Farther behind than the journal reaches.
-        (0..600).for_each(|id| blocks.put(Kind::Session, id, &[3; 400]).unwrap());
+        (0..600).for_each(|id| blocks.put(StateRecordKind::Session, id, &[3; 400]).unwrap());
         assert_eq!(look().0, 600);
         assert_eq!(look(), (0, 16));
     }
 
     #[test]
     fn records_of_a_former_state_are_none_of_the_next() {
-        let memory = Shared::of(16);
-        Blocks::empty(memory.boxed(), 7).put(Kind::Node, 0, &[1; 500]).unwrap();
+        let memory = CrashingMemory::of(16);
+        Blocks::empty(memory.boxed(), 7).put(StateRecordKind::Node, 0, &[1; 500]).unwrap();
         assert_eq!(Blocks::open(memory.boxed(), 7).1.len(), 1);
         assert!(Blocks::open(memory.boxed(), 8).1.is_empty());
     }
 
     #[test]
     fn a_full_memory_takes_no_new_record_and_keeps_those_that_it_has() {
-        let memory = Shared::of(20);
+        let memory = CrashingMemory::of(20);
         let mut blocks = Blocks::empty(memory.boxed(), 7);
-        let fit = (0..).find(|id| blocks.put(Kind::Session, *id, &[1; 400]).is_err()).unwrap();
+        let fit = (0..).find(|id| blocks.put(StateRecordKind::Session, *id, &[1; 400]).is_err()).unwrap();
         assert_eq!(fit, 10);
         assert!(!blocks.fits(1, 1) && !blocks.fits(1, SPARE_BLOCKS));
         // One that stands can be written again, for it gives its own blocks.
-        blocks.put(Kind::Session, 3, &[2; 400]).unwrap();
-        assert_eq!(blocks.put(Kind::Session, 3, &[3; 700]), Err(Full));
+        blocks.put(StateRecordKind::Session, 3, &[2; 400]).unwrap();
+        assert_eq!(blocks.put(StateRecordKind::Session, 3, &[3; 700]), Err(Full));
         let found = records(Blocks::open(memory.boxed(), 7).1);
-        assert_eq!((found.len(), &found[&(Kind::Session, 3)]), (10, &vec![2; 400]));
-        blocks.remove(Kind::Session, 0);
-        blocks.put(Kind::Session, 3, &[3; 700]).unwrap();
+        assert_eq!((found.len(), &found[&(StateRecordKind::Session, 3)]), (10, &vec![2; 400]));
+        blocks.remove(StateRecordKind::Session, 0);
+        blocks.put(StateRecordKind::Session, 3, &[3; 700]).unwrap();
     }
 }

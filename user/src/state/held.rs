@@ -5,7 +5,7 @@
 
 use whimbrel_ids::Instant;
 
-use super::{Source, StateMemory, Stored, crc32c};
+use super::{StateMemory, Stored, StoredReader, crc32c};
 use crate::session_id::SessionId;
 
 /// Octets of a place.
@@ -18,7 +18,7 @@ pub(super) const PLACES: u32 = 4096;
 pub(super) const HELD_OCTETS: u64 = PLACES as u64 * PLACE_OCTETS as u64;
 
 /// A packet that waited when the process ended.
-pub(crate) struct Kept {
+pub(crate) struct KeptPacket {
     pub(crate) session: SessionId,
     pub(crate) since: Instant,
     pub(crate) octets: Vec<u8>,
@@ -48,8 +48,8 @@ impl HeldPackets {
     }
 
     /// Takes all packets that another process has left, in the order in which they came. The places are free then.
-    pub(crate) fn take_all(&mut self) -> Vec<Kept> {
-        let mut all: Vec<Kept> = Vec::new();
+    pub(crate) fn take_all(&mut self) -> Vec<KeptPacket> {
+        let mut all: Vec<KeptPacket> = Vec::new();
         for place in std::mem::take(&mut self.free) {
             let mut head = [0; HEAD_OCTETS];
             self.memory.read(self.place(place), &mut head);
@@ -66,8 +66,8 @@ impl HeldPackets {
         all
     }
 
-    fn read(&self, place: u32, head: &[u8; HEAD_OCTETS]) -> Option<Kept> {
-        let mut from = Source::new(head);
+    fn read(&self, place: u32, head: &[u8; HEAD_OCTETS]) -> Option<KeptPacket> {
+        let mut from = StoredReader::new(head);
         let (sum, len): (u32, u16) = Stored::restore(&mut from)?;
         let (index, generation): (u32, u32) = Stored::restore(&mut from)?;
         let (since, number): (Instant, u64) = Stored::restore(&mut from)?;
@@ -77,7 +77,7 @@ impl HeldPackets {
         }
         self.memory.read(self.place(place) + HEAD_OCTETS as u64, &mut octets);
         let known = crc32c(crc32c(0, &head[4..]), &octets) == sum;
-        known.then_some(Kept { session: SessionId { index, generation }, since, octets, number })
+        known.then_some(KeptPacket { session: SessionId { index, generation }, since, octets, number })
     }
 
     /// Keeps a packet. `None`: it is too long, or all places are taken.
@@ -118,9 +118,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone)]
-    struct Shared(Arc<Mutex<Vec<u8>>>);
+    struct HeldMemory(Arc<Mutex<Vec<u8>>>);
 
-    impl StateMemory for Shared {
+    impl StateMemory for HeldMemory {
         fn octets(&self) -> u64 {
             self.0.lock().unwrap().len() as u64
         }
@@ -134,8 +134,8 @@ mod tests {
         }
     }
 
-    fn memory() -> Shared {
-        Shared(Arc::new(Mutex::new(vec![0; 100 + HELD_OCTETS as usize])))
+    fn memory() -> HeldMemory {
+        HeldMemory(Arc::new(Mutex::new(vec![0; 100 + HELD_OCTETS as usize])))
     }
 
     fn session(index: u32) -> SessionId {

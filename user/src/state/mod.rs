@@ -16,10 +16,12 @@ use whimbrel_pfcp::ie::RecoveryTimeStamp;
 
 pub use blocks::StateMemory;
 use blocks::{BLOCK_OCTETS, FIRST_BLOCK_AT};
-pub(crate) use blocks::{Blocks, FollowedBlocks, Found, Kind, SPARE_BLOCKS, SeenRecord, crc32c};
+pub(crate) use blocks::{
+    Blocks, FollowedBlocks, FoundRecord, SPARE_BLOCKS, SeenRecord, StateRecordKind, crc32c,
+};
 use held::HELD_OCTETS;
-pub(crate) use held::{HeldPackets, Kept};
-pub(crate) use stored::{Source, Stored, stored};
+pub(crate) use held::{HeldPackets, KeptPacket};
+pub(crate) use stored::{Stored, StoredReader, stored};
 
 use crate::config::Config;
 use crate::logger::StateRecord;
@@ -77,14 +79,14 @@ impl fmt::Display for StateRefusal {
 }
 
 /// The memory of a UPF's sessions, opened.
-pub struct State {
+pub struct SessionMemory {
     blocks: Blocks,
-    found: Vec<Found>,
+    found: Vec<FoundRecord>,
     recovery: RecoveryTimeStamp,
     refusal: Option<StateRefusal>,
 }
 
-impl State {
+impl SessionMemory {
     /// Octets that the memory of a UPF of this configuration should have: its sessions, which use it from the front as they come, and packets that wait for
     /// idle UEs.
     pub fn octets_for(config: &Config) -> u64 {
@@ -129,7 +131,7 @@ impl State {
         self.recovery
     }
 
-    pub(crate) fn take(self) -> (Blocks, Vec<Found>) {
+    pub(crate) fn take(self) -> (Blocks, Vec<FoundRecord>) {
         (self.blocks, self.found)
     }
 }
@@ -142,7 +144,7 @@ pub struct FollowedState {
 }
 
 impl FollowedState {
-    /// Opens the memory to read it. `config` has the seed of the UPF afterwards, as with [`State::open`]. `None`: nothing has been written yet.
+    /// Opens the memory to read it. `config` has the seed of the UPF afterwards, as with [`SessionMemory::open`]. `None`: nothing has been written yet.
     /// Errors: why this process cannot succeed that UPF.
     pub fn open(
         memory: Box<dyn StateMemory>,
@@ -208,7 +210,7 @@ impl ReceivedState {
     /// Takes a record.
     pub(crate) fn receive(&mut self, record: StateRecord) {
         let StateRecord { kind, id, write, octets } = record;
-        let Some(kind) = Kind::of(kind) else {
+        let Some(kind) = StateRecordKind::of(kind) else {
             self.lost += 1;
             return;
         };
@@ -291,7 +293,7 @@ struct Front {
 }
 
 fn front_of(memory: Box<dyn StateMemory>, config: &Config) -> Box<dyn StateMemory> {
-    let octets = memory.octets().min(State::held_at(config));
+    let octets = memory.octets().min(SessionMemory::held_at(config));
     Box::new(Front { memory, octets })
 }
 
@@ -322,7 +324,7 @@ fn read(
     if header.iter().all(|o| *o == 0) {
         return Ok(None);
     }
-    let mut from = Source::new(header);
+    let mut from = StoredReader::new(header);
     let mut read = || {
         let (magic, version): ([u8; 8], u32) = Stored::restore(&mut from)?;
         let (block, salt): (u32, u32) = Stored::restore(&mut from)?;

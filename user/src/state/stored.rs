@@ -13,7 +13,7 @@ use whimbrel_pfcp::ie::{
 };
 
 use crate::config::{DnIndex, PointToPoint};
-use crate::rules::{Application, Bar, Endpoint, Far, Pdr, Qer, SessionKind, SessionRules, Tunnel, Urr};
+use crate::rules::{Application, Bar, Endpoint, Far, Pdr, PeerTunnel, Qer, SessionKind, SessionRules, Urr};
 
 /// Values within each other in boxes, at most: a filter of frames that has IP filters, of which none has one of frames.
 const NESTED_MAX: u8 = 2;
@@ -22,12 +22,12 @@ const NESTED_MAX: u8 = 2;
 const ROOM_MAX: usize = 64;
 
 /// Octets that are read from the front.
-pub(crate) struct Source<'a> {
+pub(crate) struct StoredReader<'a> {
     octets: &'a [u8],
     nested: u8,
 }
 
-impl<'a> Source<'a> {
+impl<'a> StoredReader<'a> {
     pub(crate) fn new(octets: &'a [u8]) -> Self {
         Self { octets, nested: 0 }
     }
@@ -54,7 +54,7 @@ pub(crate) trait Stored: Sized {
     fn store(&self, to: &mut Vec<u8>);
 
     /// Reads it; `None` where the octets are none of it.
-    fn restore(from: &mut Source<'_>) -> Option<Self>;
+    fn restore(from: &mut StoredReader<'_>) -> Option<Self>;
 }
 
 macro_rules! stored_integers {
@@ -63,7 +63,7 @@ macro_rules! stored_integers {
             fn store(&self, to: &mut Vec<u8>) {
                 to.extend_from_slice(&self.to_le_bytes());
             }
-            fn restore(from: &mut Source<'_>) -> Option<Self> {
+            fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
                 from.take().map(Self::from_le_bytes)
             }
         }
@@ -77,7 +77,7 @@ macro_rules! stored_numbers {
             fn store(&self, to: &mut Vec<u8>) {
                 self.0.store(to);
             }
-            fn restore(from: &mut Source<'_>) -> Option<Self> {
+            fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
                 Stored::restore(from).map(Self)
             }
         }
@@ -91,7 +91,7 @@ macro_rules! stored_codes {
             fn store(&self, to: &mut Vec<u8>) {
                 to.push(*self as u8);
             }
-            fn restore(from: &mut Source<'_>) -> Option<Self> {
+            fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
                 Self::from_code(u8::restore(from)?)
             }
         }
@@ -105,7 +105,7 @@ macro_rules! stored {
             fn store(&self, to: &mut Vec<u8>) {
                 $( $crate::state::Stored::store(&self.$field, to); )*
             }
-            fn restore(from: &mut $crate::state::Source<'_>) -> Option<Self> {
+            fn restore(from: &mut $crate::state::StoredReader<'_>) -> Option<Self> {
                 $( let $field = $crate::state::Stored::restore(from)?; )*
                 Some(Self { $($field),* })
             }
@@ -140,7 +140,7 @@ stored!(Volume { total, ul, dl });
 stored!(MacAddress { source, destination, upper_source, upper_destination });
 stored!(FSeid { seid, ipv4, ipv6 });
 stored!(PointToPoint { peer, port });
-stored!(Tunnel { teid, peer });
+stored!(PeerTunnel { teid, peer });
 stored!(Far { action, destination, tunnel, tos, far_id, bar_id, has_parameters, copies_to });
 stored!(Qer { gate, qfi, rqi, ppi, mbr_ul_kbps, mbr_dl_kbps, gbr_ul_kbps, gbr_dl_kbps, window_ms, qer_id });
 stored!(Urr {
@@ -184,7 +184,7 @@ impl Stored for bool {
     fn store(&self, to: &mut Vec<u8>) {
         to.push(u8::from(*self));
     }
-    fn restore(from: &mut Source<'_>) -> Option<Self> {
+    fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
         match u8::restore(from)? {
             0 => Some(false),
             1 => Some(true),
@@ -198,7 +198,7 @@ impl<T: Stored> Stored for Option<T> {
         self.is_some().store(to);
         self.iter().for_each(|v| v.store(to));
     }
-    fn restore(from: &mut Source<'_>) -> Option<Self> {
+    fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
         Some(if bool::restore(from)? { Some(T::restore(from)?) } else { None })
     }
 }
@@ -207,7 +207,7 @@ impl<T: Stored, const N: usize> Stored for [T; N] {
     fn store(&self, to: &mut Vec<u8>) {
         self.iter().for_each(|v| v.store(to));
     }
-    fn restore(from: &mut Source<'_>) -> Option<Self> {
+    fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
         let all: Vec<T> = (0..N).map(|_| T::restore(from)).collect::<Option<_>>()?;
         all.try_into().ok()
     }
@@ -219,7 +219,7 @@ impl<T: Stored> Stored for Vec<T> {
         (self.len() as u32).store(to);
         self.iter().for_each(|v| v.store(to));
     }
-    fn restore(from: &mut Source<'_>) -> Option<Self> {
+    fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
         let len = u32::restore(from)? as usize;
         if len > from.octets.len() {
             return None;
@@ -237,7 +237,7 @@ impl<T: Stored> Stored for Box<[T]> {
         (self.len() as u32).store(to);
         self.iter().for_each(|v| v.store(to));
     }
-    fn restore(from: &mut Source<'_>) -> Option<Self> {
+    fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
         Vec::restore(from).map(Vec::into_boxed_slice)
     }
 }
@@ -246,7 +246,7 @@ impl<T: Stored> Stored for Box<T> {
     fn store(&self, to: &mut Vec<u8>) {
         (**self).store(to);
     }
-    fn restore(from: &mut Source<'_>) -> Option<Self> {
+    fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
         from.nested += 1;
         let value = if from.nested > NESTED_MAX { None } else { T::restore(from).map(Box::new) };
         from.nested -= 1;
@@ -259,7 +259,7 @@ impl Stored for Box<str> {
         (self.len() as u32).store(to);
         to.extend_from_slice(self.as_bytes());
     }
-    fn restore(from: &mut Source<'_>) -> Option<Self> {
+    fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
         let octets: Vec<u8> = Vec::restore(from)?;
         String::from_utf8(octets).ok().map(String::into_boxed_str)
     }
@@ -270,7 +270,7 @@ impl<A: Stored, B: Stored> Stored for (A, B) {
         self.0.store(to);
         self.1.store(to);
     }
-    fn restore(from: &mut Source<'_>) -> Option<Self> {
+    fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
         Some((A::restore(from)?, B::restore(from)?))
     }
 }
@@ -279,7 +279,7 @@ impl Stored for Ipv4Addr {
     fn store(&self, to: &mut Vec<u8>) {
         self.to_bits().store(to);
     }
-    fn restore(from: &mut Source<'_>) -> Option<Self> {
+    fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
         u32::restore(from).map(Self::from_bits)
     }
 }
@@ -288,7 +288,7 @@ impl Stored for Ipv6Addr {
     fn store(&self, to: &mut Vec<u8>) {
         self.to_bits().store(to);
     }
-    fn restore(from: &mut Source<'_>) -> Option<Self> {
+    fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
         u128::restore(from).map(Self::from_bits)
     }
 }
@@ -300,7 +300,7 @@ impl Stored for IpAddr {
             Self::V6(a) => (6u8, *a).store(to),
         }
     }
-    fn restore(from: &mut Source<'_>) -> Option<Self> {
+    fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
         match u8::restore(from)? {
             4 => Ipv4Addr::restore(from).map(Self::V4),
             6 => Ipv6Addr::restore(from).map(Self::V6),
@@ -313,7 +313,7 @@ impl Stored for SocketAddr {
     fn store(&self, to: &mut Vec<u8>) {
         (self.ip(), self.port()).store(to);
     }
-    fn restore(from: &mut Source<'_>) -> Option<Self> {
+    fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
         <(IpAddr, u16)>::restore(from).map(Self::from)
     }
 }
@@ -322,7 +322,7 @@ impl Stored for SocketAddrV6 {
     fn store(&self, to: &mut Vec<u8>) {
         (*self.ip(), self.port()).store(to);
     }
-    fn restore(from: &mut Source<'_>) -> Option<Self> {
+    fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
         let (ip, port) = Stored::restore(from)?;
         Some(Self::new(ip, port, 0, 0))
     }
@@ -336,7 +336,7 @@ impl Stored for NodeId {
             Self::Fqdn(name) => (0u8, name.clone()).store(to),
         }
     }
-    fn restore(from: &mut Source<'_>) -> Option<Self> {
+    fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
         match u8::restore(from)? {
             4 => Stored::restore(from).map(Self::Ipv4),
             6 => Stored::restore(from).map(Self::Ipv6),
@@ -350,7 +350,7 @@ impl Stored for Qfi {
     fn store(&self, to: &mut Vec<u8>) {
         to.push(self.value());
     }
-    fn restore(from: &mut Source<'_>) -> Option<Self> {
+    fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
         Self::new(u8::restore(from)?)
     }
 }
@@ -363,7 +363,7 @@ impl Stored for SessionKind {
             Self::Unstructured => 2,
         });
     }
-    fn restore(from: &mut Source<'_>) -> Option<Self> {
+    fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
         match u8::restore(from)? {
             0 => Some(Self::Ip),
             1 => Some(Self::Ethernet),
@@ -378,7 +378,7 @@ impl Stored for Arc<Application> {
     fn store(&self, to: &mut Vec<u8>) {
         self.id.store(to);
     }
-    fn restore(from: &mut Source<'_>) -> Option<Self> {
+    fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
         let id: Box<str> = Stored::restore(from)?;
         Some(Arc::new(Application::nothing(&id, 0)))
     }
@@ -388,7 +388,7 @@ impl Stored for Arc<SessionRules> {
     fn store(&self, to: &mut Vec<u8>) {
         (**self).store(to);
     }
-    fn restore(from: &mut Source<'_>) -> Option<Self> {
+    fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
         SessionRules::restore(from).map(Self::new)
     }
 }
@@ -411,7 +411,7 @@ impl Stored for SessionRules {
         self.inactivity_s.store(to);
         (self.slice, self.firewalled).store(to);
     }
-    fn restore(from: &mut Source<'_>) -> Option<Self> {
+    fn restore(from: &mut StoredReader<'_>) -> Option<Self> {
         let (ue_ipv4, ue_ipv6) = Stored::restore(from)?;
         let (data_network, kind) = Stored::restore(from)?;
         let mut rules = Self { ue_ipv4, ue_ipv6, kind, ..Self::empty(data_network) };

@@ -91,15 +91,15 @@ fn session(net: &mut Net, n: u64) -> Session {
     s
 }
 
-const FAR: Verdict = Verdict::Drop(DropReason::FarDrop);
-const GATE: Verdict = Verdict::Drop(DropReason::GateClosed);
+const FAR: PacketVerdict = PacketVerdict::Drop(DropReason::FarDrop);
+const GATE: PacketVerdict = PacketVerdict::Drop(DropReason::GateClosed);
 
 impl Net {
-    fn sends(&mut self, s: &Session, to: Ipv4Addr, protocol: u8, payload: &[u8]) -> Verdict {
+    fn sends(&mut self, s: &Session, to: Ipv4Addr, protocol: u8, payload: &[u8]) -> PacketVerdict {
         self.uplink(s, &ipv4(s.ipv4.unwrap(), to, protocol, payload)).0
     }
 
-    fn gets(&mut self, s: &Session, from: Ipv4Addr, protocol: u8, payload: &[u8]) -> Verdict {
+    fn gets(&mut self, s: &Session, from: Ipv4Addr, protocol: u8, payload: &[u8]) -> PacketVerdict {
         self.downlink(&ipv4(from, s.ipv4.unwrap(), protocol, payload)).0
     }
 
@@ -112,8 +112,8 @@ impl Net {
     fn passes(&mut self, s: &Session, server: Ipv4Addr) -> bool {
         let up = self.sends(s, server, 6, &tcp((5000, 443), b"x"));
         let down = self.gets(s, server, 6, &tcp((443, 5000), b"x"));
-        assert_eq!(matches!(up, Verdict::Send(_)), matches!(down, Verdict::Send(_)));
-        matches!(up, Verdict::Send(_))
+        assert_eq!(matches!(up, PacketVerdict::Send(_)), matches!(down, PacketVerdict::Send(_)));
+        matches!(up, PacketVerdict::Send(_))
     }
 
     fn later(&mut self, time: Duration) {
@@ -172,7 +172,10 @@ fn dns_answer_maps_an_address_for_its_ttl_and_a_running_flow_for_longer() {
     assert!(net.passes(&s, VIDEO), "a flow that is new");
     assert_eq!(net.gets(&s, VIDEO, 17, &udp((443, 5001), b"")), FAR, "the flow that stands");
     net.later(Duration::from_secs(301));
-    assert!(matches!(net.gets(&s, VIDEO, 17, &udp((443, 5001), b"")), Verdict::Send(_)), "it has rested");
+    assert!(
+        matches!(net.gets(&s, VIDEO, 17, &udp((443, 5001), b"")), PacketVerdict::Send(_)),
+        "it has rested"
+    );
 }
 
 #[test]
@@ -226,11 +229,11 @@ fn tls_server_name_classifies_its_flow_from_that_packet_on() {
     assert_eq!(net.sends(&s, VIDEO, 6, &tcp((5000, 443), &hello("www.VIDEO.example"))), FAR);
     assert!(!net.passes(&s, VIDEO));
     let another = net.sends(&s, VIDEO, 6, &tcp((5001, 443), b"x"));
-    assert!(matches!(another, Verdict::Send(_)), "another flow of that server");
+    assert!(matches!(another, PacketVerdict::Send(_)), "another flow of that server");
     let games = net.sends(&s, OTHER, 6, &tcp((5002, 443), &hello("games.example")));
-    assert!(matches!(games, Verdict::Send(_)), "a name that is looked for in questions alone");
+    assert!(matches!(games, PacketVerdict::Send(_)), "a name that is looked for in questions alone");
     let forged = net.gets(&s, OTHER, 6, &tcp((443, 5003), &hello("video.example")));
-    assert!(matches!(forged, Verdict::Send(_)), "a server does not greet");
+    assert!(matches!(forged, PacketVerdict::Send(_)), "a server does not greet");
 }
 
 #[test]
@@ -238,10 +241,10 @@ fn a_description_of_flows_and_names_wants_both() {
     let net = &mut net();
     let s = session(net, 1);
     let at = |port| udp((5000, port), b"");
-    assert!(matches!(net.sends(&s, OTHER, 17, &at(7_100)), Verdict::Send(_)));
+    assert!(matches!(net.sends(&s, OTHER, 17, &at(7_100)), PacketVerdict::Send(_)));
     net.resolves(&s, "games.example", OTHER, 60);
     assert_eq!(net.sends(&s, OTHER, 17, &at(7_100)), GATE);
-    assert!(matches!(net.sends(&s, OTHER, 17, &at(443)), Verdict::Send(_)));
+    assert!(matches!(net.sends(&s, OTHER, 17, &at(443)), PacketVerdict::Send(_)));
 }
 
 /// More filters than are asked one after the other, and as many as make answers worth to be remembered.
@@ -504,7 +507,7 @@ proptest! {
                     };
                     match expected {
                         Some(verdict) => prop_assert_eq!(got, verdict),
-                        None => prop_assert!(matches!(got, Verdict::Send(_)), "{:?}", got),
+                        None => prop_assert!(matches!(got, PacketVerdict::Send(_)), "{:?}", got),
                     }
                 }
             }

@@ -172,8 +172,8 @@ pub(crate) fn with_state(
     now: Instant,
     memory: &Memory,
     out: &mut Outbox,
-) -> (Upf, Restored) {
-    let state = State::open(Box::new(memory.clone()), &mut config, BOOT, now);
+) -> (Upf, RestoredSessions) {
+    let state = SessionMemory::open(Box::new(memory.clone()), &mut config, BOOT, now);
     Upf::with_state(config, now, state, out).unwrap()
 }
 
@@ -258,7 +258,7 @@ pub(crate) fn establishment(cp_seid: u64, ipv4: bool, ipv6: bool) -> SessionEsta
             CreateFar::action(FarId(2), ApplyAction::BUFF | ApplyAction::NOCP),
         ],
         create_qers: vec![CreateQer {
-            mbr: Some(BitRate { ul_kbps: 100_000, dl_kbps: 200_000 }),
+            mbr: Some(QerBitRate { ul_kbps: 100_000, dl_kbps: 200_000 }),
             qfi: Qfi::new(1),
             ..CreateQer::new(QerId(1))
         }],
@@ -321,7 +321,7 @@ pub(crate) fn smf_establishment(cp_seid: u64, ipv4: bool, ipv6: bool) -> Session
         }],
         create_qers: vec![
             CreateQer {
-                mbr: Some(BitRate { ul_kbps: 1_000_000, dl_kbps: 1_000_000 }),
+                mbr: Some(QerBitRate { ul_kbps: 1_000_000, dl_kbps: 1_000_000 }),
                 ..CreateQer::new(QerId(1))
             },
             CreateQer { qfi: Qfi::new(1), ..CreateQer::new(QerId(2)) },
@@ -364,8 +364,8 @@ impl Net {
     }
 
     /// The verdict on one packet, and the packet.
-    pub(crate) fn packet(&mut self, origin: Origin, octets: &[u8]) -> (Verdict, Vec<u8>) {
-        let mut slots = [Slot { origin, packet: Packet::of(octets), verdict: Verdict::Pending }];
+    pub(crate) fn packet(&mut self, origin: Origin, octets: &[u8]) -> (PacketVerdict, Vec<u8>) {
+        let mut slots = [BurstPacket { origin, packet: Packet::of(octets), verdict: PacketVerdict::Pending }];
         self.upf.u.burst(self.now, &mut slots);
         self.upf.settle(self.now, &mut self.out);
         let [slot] = slots;
@@ -373,12 +373,12 @@ impl Net {
     }
 
     /// A UE's packet, by way of its gNB.
-    pub(crate) fn uplink(&mut self, s: &Session, inner: &[u8]) -> (Verdict, Vec<u8>) {
+    pub(crate) fn uplink(&mut self, s: &Session, inner: &[u8]) -> (PacketVerdict, Vec<u8>) {
         self.packet(from_gnb(), &g_pdu(s.teid, 1, inner))
     }
 
     /// A packet for a UE, from the first data network.
-    pub(crate) fn downlink(&mut self, inner: &[u8]) -> (Verdict, Vec<u8>) {
+    pub(crate) fn downlink(&mut self, inner: &[u8]) -> (PacketVerdict, Vec<u8>) {
         self.packet(Origin::N6 { dn: DnIndex(0) }, inner)
     }
 

@@ -155,9 +155,9 @@ impl Both {
         }
         let fate = self.model.leaves(now, at, p);
         let (verdict, octets) = self.net.uplink(&self.session(at).clone(), &p.octets());
-        let network = Verdict::Send(Destination::N6 { dn: DnIndex(0) });
+        let network = PacketVerdict::Send(Destination::N6 { dn: DnIndex(0) });
         match &fate {
-            Fate::Dropped(reason) => assert_eq!(verdict, Verdict::Drop(*reason), "{p:?}"),
+            Fate::Dropped(reason) => assert_eq!(verdict, PacketVerdict::Drop(*reason), "{p:?}"),
             Fate::Passed(is) => assert_eq!((verdict, &octets), (network, &is.octets()), "{p:?}"),
             Fate::PassedError(_) => unreachable!(),
             Fate::Mapped(is) => {
@@ -215,9 +215,9 @@ impl Both {
         let fate = self.model.enters(self.net.now.0, seat, p);
         let (verdict, octets) = self.net.downlink(&p.octets());
         match &fate {
-            Fate::Dropped(reason) => assert_eq!(verdict, Verdict::Drop(*reason), "{p:?}"),
+            Fate::Dropped(reason) => assert_eq!(verdict, PacketVerdict::Drop(*reason), "{p:?}"),
             Fate::Passed(is) => {
-                assert_eq!(verdict, Verdict::Send(to_gnb()), "{p:?}");
+                assert_eq!(verdict, PacketVerdict::Send(to_gnb()), "{p:?}");
                 assert_eq!(at_gnb(&octets).2, is.octets(), "{p:?}");
             }
             Fate::PassedError(_) | Fate::Mapped(_) => unreachable!(),
@@ -260,7 +260,13 @@ impl Both {
             e.about.ports = ends(&e.about, port, (far, port));
             let fate = self.model.error_leaves(at, &e);
             let (verdict, octets) = self.net.uplink(&self.session(at).clone(), &e.octets());
-            return judged(fate, verdict, Verdict::Send(Destination::N6 { dn: DnIndex(0) }), octets, &e);
+            return judged(
+                fate,
+                verdict,
+                PacketVerdict::Send(Destination::N6 { dn: DnIndex(0) }),
+                octets,
+                &e,
+            );
         }
         (e.source, e.destination) = (router, own);
         if !six && !mapped.is_empty() && dice.next(4) != 0 {
@@ -272,8 +278,8 @@ impl Both {
         e.about.ports = ends(&e.about, port, (port, far));
         let fate = self.model.error_enters(&e);
         let (verdict, octets) = self.net.downlink(&e.octets());
-        let inner = if verdict == Verdict::Send(to_gnb()) { at_gnb(&octets).2 } else { octets };
-        judged(fate, verdict, Verdict::Send(to_gnb()), inner, &e)
+        let inner = if verdict == PacketVerdict::Send(to_gnb()) { at_gnb(&octets).2 } else { octets };
+        judged(fate, verdict, PacketVerdict::Send(to_gnb()), inner, &e)
     }
 
     fn step(&mut self, random: u64) -> Fate {
@@ -313,9 +319,9 @@ impl Both {
     }
 }
 
-fn judged(fate: Fate, verdict: Verdict, passes: Verdict, octets: Vec<u8>, e: &Error) -> Fate {
+fn judged(fate: Fate, verdict: PacketVerdict, passes: PacketVerdict, octets: Vec<u8>, e: &Error) -> Fate {
     match &fate {
-        Fate::Dropped(reason) => assert_eq!(verdict, Verdict::Drop(*reason), "{e:?}"),
+        Fate::Dropped(reason) => assert_eq!(verdict, PacketVerdict::Drop(*reason), "{e:?}"),
         Fate::PassedError(is) => assert_eq!((verdict, octets), (passes, is.octets()), "{e:?}"),
         Fate::Passed(_) | Fate::Mapped(_) => unreachable!(),
     }
@@ -437,7 +443,7 @@ fn leaves_from(net: &mut Net, s: &Session, own: u16, far: u16) -> Option<(Ipv4Ad
     let (verdict, octets) = net.uplink(s, &packet);
     let port = u16::from_be_bytes([octets[20], octets[21]]);
     let address = Ipv4Addr::from(<[u8; 4]>::try_from(&octets[12..16]).unwrap());
-    (verdict == Verdict::Send(Destination::N6 { dn: DnIndex(0) })).then_some((address, port))
+    (verdict == PacketVerdict::Send(Destination::N6 { dn: DnIndex(0) })).then_some((address, port))
 }
 
 #[test] // RFC 4787 §4.1, §4.2: ports of one outside address

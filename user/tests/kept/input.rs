@@ -1,7 +1,7 @@
 //! What the fuzzer gives: a sequence of a kind, a length, and so many octets, for a UPF with a session in use and one that is idle.
 
 use super::common::*;
-use whimbrel_user::{DnIndex, Origin, Verdict};
+use whimbrel_user::{DnIndex, Origin, PacketVerdict};
 
 /// Lets all of it come, from gNB, data network and SMF.
 pub(crate) fn run(input: &[u8]) {
@@ -18,10 +18,10 @@ pub(crate) fn run(input: &[u8]) {
             2 => net.packet(Origin::N6 { dn: DnIndex(0) }, octets).0,
             _ => {
                 net.upf.pfcp(net.now, SMF, octets, &mut net.out);
-                Verdict::Taken
+                PacketVerdict::Taken
             }
         };
-        assert_ne!(verdict, Verdict::Pending);
+        assert_ne!(verdict, PacketVerdict::Pending);
         net.outputs();
         net.out.datagrams.clear();
         net.out.events.clear();

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use whimbrel_user::{Counters, DropReason, Shards, Slot, Verdict};
+use whimbrel_user::{BurstPacket, Counters, DropReason, PacketVerdict, Shards};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
@@ -119,7 +119,7 @@ fn plain_sessions_forward_and_drop_for_each_of_their_reasons_by_themselves() {
     let decided = Rc::new(Cell::new([0; DropReason::COUNT + 1]));
     for seed in 0..40 {
         let counts = Rc::clone(&decided);
-        let driver = move |u: &mut Shards, now, slots: &mut [Slot]| {
+        let driver = move |u: &mut Shards, now, slots: &mut [BurstPacket]| {
             for slot in slots {
                 let plain = |u: &mut Shards| u.only().map_or(0, |u| u.plain());
                 let (sessions, before) = (u.counters().sessions, plain(u));
@@ -129,8 +129,8 @@ fn plain_sessions_forward_and_drop_for_each_of_their_reasons_by_themselves() {
                 }
                 let mut n = counts.get();
                 match slot.verdict {
-                    Verdict::Send(_) => n[DropReason::COUNT] += 1,
-                    Verdict::Drop(reason) => n[reason as usize] += 1,
+                    PacketVerdict::Send(_) => n[DropReason::COUNT] += 1,
+                    PacketVerdict::Drop(reason) => n[reason as usize] += 1,
                     _ => {}
                 }
                 counts.set(n);

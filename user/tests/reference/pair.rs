@@ -68,7 +68,7 @@ pub(crate) const BUFFERING: Buffering = Buffering {
 };
 
 /// What takes bursts to the pipeline.
-pub(crate) type Driver = Box<dyn FnMut(&mut Shards, Instant, &mut [Slot])>;
+pub(crate) type Driver = Box<dyn FnMut(&mut Shards, Instant, &mut [BurstPacket])>;
 
 /// What has packets decided on, which is to be as the model says.
 pub(crate) type Judge<U> = Box<dyn FnMut(&mut U, Instant, &[Judged])>;
@@ -181,16 +181,16 @@ fn each(mut driver: Driver) -> Judge<Upf> {
         let slot = |(origin, octets, _): &Judged| {
             let mut packet = Packet::with_room(2048);
             packet.fill(octets);
-            Slot { origin: *origin, packet, verdict: Verdict::Pending }
+            BurstPacket { origin: *origin, packet, verdict: PacketVerdict::Pending }
         };
         let mut slots: Vec<_> = judged.iter().map(slot).collect();
         driver(&mut upf.u, now, &mut slots);
         for (slot, (origin, octets, fate)) in slots.iter().zip(judged) {
             let got = match slot.verdict {
-                Verdict::Send(to) => Fate::Sent(to, slot.packet.octets().to_vec()),
-                Verdict::Drop(reason) => Fate::Dropped(reason),
-                Verdict::Taken => Fate::Held,
-                Verdict::Pending | Verdict::Hand { .. } => panic!("undecided"),
+                PacketVerdict::Send(to) => Fate::Sent(to, slot.packet.octets().to_vec()),
+                PacketVerdict::Drop(reason) => Fate::Dropped(reason),
+                PacketVerdict::Taken => Fate::Held,
+                PacketVerdict::Pending | PacketVerdict::Hand { .. } => panic!("undecided"),
             };
             let fate = match fate.clone() {
                 Fate::Relayed(to, octets) => Fate::Sent(to, octets),
@@ -336,7 +336,7 @@ impl<U: Plane> Pair<U> {
             }
         }
         let mbr = [[1_000_000_000; 2], [64; 2], [0, 1_000_000], [1_000_000_000; 2]][usize::from(n >> 3) % 4];
-        let rates = |[ul_kbps, dl_kbps]: [u64; 2]| BitRate { ul_kbps, dl_kbps };
+        let rates = |[ul_kbps, dl_kbps]: [u64; 2]| QerBitRate { ul_kbps, dl_kbps };
         let second = [[200_000, 64], [100, 100]][usize::from(n >> 3) % 2];
         let mbrs = [(n & 0x40 == 0).then_some(mbr), twice_metered.then_some(second)];
         for (qer, mbr) in m.create_qers.iter_mut().zip(mbrs) {

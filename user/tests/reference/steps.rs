@@ -202,8 +202,8 @@ fn switch(tunnel: Tunnel, marker: bool) -> SessionModificationRequest {
     m
 }
 
-fn rates([ul_kbps, dl_kbps]: [u64; 2]) -> BitRate {
-    BitRate { ul_kbps, dl_kbps }
+fn rates([ul_kbps, dl_kbps]: [u64; 2]) -> QerBitRate {
+    QerBitRate { ul_kbps, dl_kbps }
 }
 
 /// Of either way, for these filters.

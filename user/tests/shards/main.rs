@@ -85,12 +85,12 @@ fn packets_for_addresses_of_the_smfs_choice_find_their_session() {
         let s = net.seated(n, &r);
         net.modify(&s, activation(GNB_TEID, GNB.ip()));
         for _ in 0..4 {
-            assert_eq!(net.downlink(&udp4(SERVER, address, (1, 2), 10)).0, Verdict::Send(to_gnb()));
+            assert_eq!(net.downlink(&udp4(SERVER, address, (1, 2), 10)).0, PacketVerdict::Send(to_gnb()));
         }
         net.delete(&s);
         for _ in 0..4 {
             let (verdict, _) = net.downlink(&udp4(SERVER, address, (1, 2), 10));
-            assert_eq!(verdict, Verdict::Drop(DropReason::UnknownUeAddress));
+            assert_eq!(verdict, PacketVerdict::Drop(DropReason::UnknownUeAddress));
         }
     }
     let counters = net.upf.u.counters();

@@ -35,7 +35,7 @@
 //!
 //! # Reading
 //!
-//! [`Octets`] is what came from outside. Nothing in it is trusted: each offset is checked where it is followed, an
+//! [`ReceivedBuffer`] is what came from outside. Nothing in it is trusted: each offset is checked where it is followed, an
 //! object that is reached by two ways counts twice against the length of the whole, so that no web of offsets makes a
 //! reader visit more than it received, and nothing is copied until the caller asks. Alignment is kept when writing
 //! and not asked for when reading.
@@ -55,6 +55,6 @@ mod schema;
 mod writer;
 
 pub use layout::{Form, Inline, Plan, Spot};
-pub use reader::{Octets, Slot, Table, Vector};
+pub use reader::{ReceivedBuffer, Slot, Table, Vector};
 pub use schema::Schema;
 pub use writer::Writer;

@@ -8,7 +8,7 @@ use crate::layout::{Form, Inline};
 
 /// A received buffer.
 #[derive(Debug)]
-pub struct Octets<'a> {
+pub struct ReceivedBuffer<'a> {
     octets: &'a [u8],
     form: Form,
     /// Total octets of the objects visited so far. No object is within another, so more than were received means that
@@ -16,7 +16,7 @@ pub struct Octets<'a> {
     visited: Cell<usize>,
 }
 
-impl<'a> Octets<'a> {
+impl<'a> ReceivedBuffer<'a> {
     /// What came, in the form that was agreed on.
     pub fn new(octets: &'a [u8], form: Form) -> Self {
         Self { octets, form, visited: Cell::new(0) }
@@ -38,7 +38,7 @@ impl<'a> Octets<'a> {
 /// The place of a value.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot<'r, 'a> {
-    of: &'r Octets<'a>,
+    of: &'r ReceivedBuffer<'a>,
     octets: &'a [u8],
     at: usize,
     tag: u8,

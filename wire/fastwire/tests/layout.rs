@@ -1,6 +1,6 @@
 //! The layout itself, octet by octet.
 
-use whimbrel_fastwire::{FIRST_OCTET, Form, Inline, Octets, Plan, Writer};
+use whimbrel_fastwire::{FIRST_OCTET, Form, Inline, Plan, ReceivedBuffer, Writer};
 use whimbrel_ids::{AmfUeNgapId, DecodeErrorKind};
 use whimbrel_ngap::fast;
 use whimbrel_ngap::*;
@@ -67,7 +67,7 @@ fn vtables_are_looked_at_first() {
         octets.extend(distance.to_le_bytes());
         octets
     };
-    let kind = |octets: &[u8]| Octets::new(octets, Form::Plain).root("root").err().map(|e| e.kind);
+    let kind = |octets: &[u8]| ReceivedBuffer::new(octets, Form::Plain).root("root").err().map(|e| e.kind);
     assert_eq!(kind(&table(4, 4)), None);
     assert_eq!(kind(&table(4, 3)), Some(DecodeErrorKind::InvalidLength));
     assert_eq!(kind(&table(4, 10)), Some(DecodeErrorKind::InvalidLength));
@@ -100,7 +100,7 @@ fn a_number_of_the_union_is_that_of_procedure_and_outcome() {
         m.encode_fast(Form::SingleValue, &mut out);
         let number = fast::number(m.procedure_code(), m.kind());
         assert_eq!((number - 1) / 3, m.procedure_code().0);
-        let root = Octets::new(&out, Form::SingleValue);
+        let root = ReceivedBuffer::new(&out, Form::SingleValue);
         let tag = root.root("NgapPdu").unwrap().field(0, Inline::Union, "message").unwrap().unwrap().tag();
         assert_eq!(tag, number);
     }

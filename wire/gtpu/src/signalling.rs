@@ -20,18 +20,18 @@ pub const SIGNALLING_OCTETS_MAX: usize = 40;
 
 /// A message built here, whole.
 #[derive(Clone, Copy, Debug)]
-pub struct Octets {
+pub struct SignallingOctets {
     octets: [u8; SIGNALLING_OCTETS_MAX],
     len: usize,
 }
 
-impl AsRef<[u8]> for Octets {
+impl AsRef<[u8]> for SignallingOctets {
     fn as_ref(&self) -> &[u8] {
         &self.octets[..self.len]
     }
 }
 
-impl Octets {
+impl SignallingOctets {
     /// A path message: TEID zero, sequence number present.
     fn path(message_type: u8, sequence: u16) -> Self {
         let mut m = Self { octets: [0; SIGNALLING_OCTETS_MAX], len: 0 };
@@ -54,13 +54,13 @@ impl Octets {
 }
 
 /// Echo Request (TS 29.281 §7.2.1).
-pub fn echo_request(sequence: u16) -> Octets {
-    Octets::path(message_type::ECHO_REQUEST, sequence).end()
+pub fn echo_request(sequence: u16) -> SignallingOctets {
+    SignallingOctets::path(message_type::ECHO_REQUEST, sequence).end()
 }
 
 /// Echo Response (TS 29.281 §7.2.2). Its Recovery element is zero, and receivers ignore it.
-pub fn echo_response(sequence: u16) -> Octets {
-    let mut m = Octets::path(message_type::ECHO_RESPONSE, sequence);
+pub fn echo_response(sequence: u16) -> SignallingOctets {
+    let mut m = SignallingOctets::path(message_type::ECHO_RESPONSE, sequence);
     m.push(&[ie::RECOVERY, 0]);
     m.end()
 }
@@ -77,8 +77,8 @@ pub fn echo_response_sequence(octets: &[u8]) -> Option<u16> {
 }
 
 /// Supported Extension Headers Notification (TS 29.281 §7.2.3).
-pub fn supported_extension_headers_notification(sequence: u16) -> Octets {
-    let mut m = Octets::path(message_type::SUPPORTED_EXTENSION_HEADERS_NOTIFICATION, sequence);
+pub fn supported_extension_headers_notification(sequence: u16) -> SignallingOctets {
+    let mut m = SignallingOctets::path(message_type::SUPPORTED_EXTENSION_HEADERS_NOTIFICATION, sequence);
     m.push(&[ie::EXTENSION_HEADER_TYPE_LIST, ExtensionType::SUPPORTED.len() as u8]);
     m.push(&ExtensionType::SUPPORTED.map(|t| t.0));
     m.end()
@@ -86,8 +86,8 @@ pub fn supported_extension_headers_notification(sequence: u16) -> Octets {
 
 /// Error Indication (TS 29.281 §7.3.1): the tunnel that a received G-PDU named, and the address at which it
 /// arrived. `udp_port` is the source port of that G-PDU.
-pub fn error_indication(teid: Teid, arrived_at: IpAddr, udp_port: u16) -> Octets {
-    let mut m = Octets::path(message_type::ERROR_INDICATION, 0);
+pub fn error_indication(teid: Teid, arrived_at: IpAddr, udp_port: u16) -> SignallingOctets {
+    let mut m = SignallingOctets::path(message_type::ERROR_INDICATION, 0);
     m.octets[0] |= 4;
     m.octets[11] = ExtensionType::UDP_PORT.0;
     let [a, b] = udp_port.to_be_bytes();

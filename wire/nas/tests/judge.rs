@@ -186,7 +186,7 @@ fn sm_messages() -> Vec<sm::Message> {
 
     let qfi = Qfi::new(1).unwrap();
     let ambr = SessionAmbr { downlink: BitRate::from_kbps(1_000_000), uplink: BitRate::from_kbps(100_000) };
-    let rules = QosRules::new(&[QosRule::match_all(1, 255, qfi)]).unwrap();
+    let rules = QosRules::new(&[QosRule::new_default(1, 255, qfi)]).unwrap();
     let mut accept = sm::EstablishmentAccept::new(PduSessionType::Ipv4v6, SscMode::One, rules.clone(), ambr);
     accept.pdu_address = Some(
         PduAddressKind::Ipv4v6 { ipv4: Ipv4Addr::new(10, 45, 0, 2), interface_id: [0, 0, 0, 0, 0, 0, 0, 1] }

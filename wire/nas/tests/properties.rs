@@ -161,7 +161,7 @@ fn establishment_accept_reads_again() {
     let mut accept = sm::EstablishmentAccept::new(
         PduSessionType::Ipv4v6,
         SscMode::One,
-        QosRules::new(&[QosRule::match_all(1, 255, qfi)]).unwrap(),
+        QosRules::new(&[QosRule::new_default(1, 255, qfi)]).unwrap(),
         ambr,
     );
     accept.pdu_address = Some(

@@ -17,7 +17,7 @@ pub(crate) struct IeSpec {
 }
 
 /// A sequence of one container of protocol IEs.
-pub(crate) trait Body: Sized {
+pub(crate) trait IeSequence: Sized {
     /// The IEs in the order of the standard.
     const IES: &'static [IeSpec];
     /// Reads the sequence; missing IEs and those not comprehended are added to `diagnosis`.
@@ -34,10 +34,10 @@ pub(crate) trait Body: Sized {
 pub(crate) struct Diagnosis {
     /// In the order in which they were met.
     pub(crate) ies: Vec<IeDiagnostic>,
-    /// Some IE asks to reject the message.
+    /// The criticality of some IE requires that the message be rejected.
     pub(crate) reject: bool,
     /// An IE came twice.
-    pub(crate) falsely_constructed: bool,
+    pub(crate) has_repeated_ie: bool,
     /// There is no message of this procedure and outcome.
     pub(crate) unknown_procedure: bool,
 }
@@ -51,7 +51,7 @@ impl Diagnosis {
     }
 
     /// A mandatory IE with criticality reject is missing, or was not comprehended.
-    pub(crate) fn missing(&mut self, spec: Option<&IeSpec>) {
+    pub(crate) fn record_missing(&mut self, spec: Option<&IeSpec>) {
         self.reject = true;
         let Some(spec) = spec else { return };
         if self.ies.len() < ERRORS_MAX && !self.ies.iter().any(|e| e.ie_id == spec.id) {
@@ -73,9 +73,10 @@ impl Diagnosis {
 
 /// Walks a container of protocol IEs (TS 38.413 §9.4.7), one known IE at a time.
 ///
-/// Deviation: IEs in another order than the standard's are accepted; TS 38.413 §10.3.6 counts them as a falsely constructed
-/// message. IEs are identified by their ids, so the order is not needed, and gNBs that append IEs which a later release inserted
-/// would else be refused. A repeated IE is ambiguous and refused.
+/// Deviation: IEs in another order than the standard's are accepted; TS 38.413 §10.3.6 counts them as a
+/// falsely constructed message. IEs are identified by their ids, so the order is not needed, and messages of
+/// gNBs that append IEs which a later release inserted would otherwise be refused. A repeated IE is ambiguous
+/// and refused.
 pub(crate) struct Container<'r, 'a> {
     r: &'r mut Reader<'a>,
     left: u64,
@@ -85,9 +86,9 @@ pub(crate) struct Container<'r, 'a> {
     id: u16,
     criticality: Criticality,
     value: &'a [u8],
-    /// The value instead, where it came in fragments.
+    /// The reassembled value of a fragmented open type; `value` is empty then.
     fragments: Vec<u8>,
-    base: usize,
+    value_offset: usize,
 }
 
 impl<'r, 'a> Container<'r, 'a> {
@@ -95,7 +96,7 @@ impl<'r, 'a> Container<'r, 'a> {
     pub(crate) fn open(r: &'r mut Reader<'a>, specs: &'static [IeSpec]) -> Result<Self, Fault> {
         r.bit()?; // Extension additions would follow the container; what comes after it is never read.
         let left = r.whole(0, 65_535)?;
-        debug_assert!(specs.len() <= 64, "a bit each");
+        debug_assert!(specs.len() <= 64, "at most 64 IEs: `seen` has one bit for each");
         Ok(Self {
             r,
             left,
@@ -105,7 +106,7 @@ impl<'r, 'a> Container<'r, 'a> {
             criticality: Criticality::Reject,
             value: &[],
             fragments: Vec::new(),
-            base: 0,
+            value_offset: 0,
         })
     }
 
@@ -122,14 +123,14 @@ impl<'r, 'a> Container<'r, 'a> {
                 2 => Criticality::Notify,
                 _ => return Err(self.r.fault(DecodeErrorKind::InvalidValue)),
             };
-            self.base = self.r.offset().saturating_sub(self.value.len() + self.fragments.len());
-            // In the standard's order the next one is found at once.
+            self.value_offset = self.r.offset().saturating_sub(self.value.len() + self.fragments.len());
+            // If the IEs arrive in the standard's order, the first lookup succeeds.
             let expected = (64 - self.seen.leading_zeros()) as usize;
             let place = |specs: &[IeSpec]| specs.iter().position(|s| s.id == id);
             let found = self.specs.get(expected..).and_then(place).map(|i| expected + i);
             let found = found.or_else(|| place(self.specs)).map(|i| (i, &self.specs[i]));
             match found {
-                Some((i, _)) if self.seen & 1 << i != 0 => diagnosis.falsely_constructed = true,
+                Some((i, _)) if self.seen & 1 << i != 0 => diagnosis.has_repeated_ie = true,
                 Some((i, spec)) => {
                     self.r.ie = spec.name;
                     self.seen |= 1 << i;
@@ -144,7 +145,7 @@ impl<'r, 'a> Container<'r, 'a> {
     /// Reads the value of the IE that [`Container::next`] gave; `None` where it is not comprehended.
     pub(crate) fn value<T, C: Codec<T>>(&self, diagnosis: &mut Diagnosis) -> Result<Option<T>, Fault> {
         let octets = if self.fragments.is_empty() { self.value } else { &self.fragments };
-        let mut r = Reader::new(octets, self.base, self.r.ie);
+        let mut r = Reader::new(octets, self.value_offset, self.r.ie);
         match C::read(&mut r) {
             Ok(v) => Ok(Some(v)),
             Err(Fault::NotComprehended) => {
@@ -161,7 +162,7 @@ impl<'r, 'a> Container<'r, 'a> {
 }
 
 /// Reads an `iE-Extensions` container: `known` reads the extension of an id, or returns that it is unknown.
-pub(crate) fn extensions(
+pub(crate) fn read_extensions(
     r: &mut Reader<'_>,
     mut known: impl FnMut(u16, &mut Reader<'_>) -> Result<bool, Fault>,
 ) -> Result<(), Fault> {
@@ -181,7 +182,7 @@ pub(crate) fn extensions(
     Ok(())
 }
 
-/// An alternative of a later release, stored unread.
+/// A CHOICE alternative of a later release, stored undecoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherChoice {
     /// The protocol IE id of the alternative.

@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::aper::codec::Own;
 use crate::aper::{Aper, Fault, Reader, Writer};
-use crate::container::{Body, Diagnosis};
+use crate::container::{Diagnosis, IeSequence};
 use crate::fast::{self, Fast, Form};
 use crate::ie::{Criticality, IeDiagnostic, TriggeringMessage};
 use crate::msg::*;
@@ -59,7 +59,7 @@ macro_rules! procedures {
             }
 
             /// Reads the content of a message; one of another procedure or outcome than those that are known is not comprehended.
-            fn read_body(head: Head, r: &mut Reader<'_>, diagnosis: &mut Diagnosis) -> Result<Message, Fault> {
+            fn read_body(head: MessageHead, r: &mut Reader<'_>, diagnosis: &mut Diagnosis) -> Result<Message, Fault> {
                 match (head.procedure_code.0, head.kind) {
                     $($( ($code, procedures!(@kind $outcome)) => $name::read_body(r, diagnosis).map(Message::$name), )*)*
                     _ => {
@@ -268,7 +268,7 @@ impl Message {
         }
         let mut head = None;
         let error = match Self::read(octets, &mut head, diagnosis) {
-            Ok(message) if !diagnosis.reject && !diagnosis.falsely_constructed => return Ok(message),
+            Ok(message) if !diagnosis.reject && !diagnosis.has_repeated_ie => return Ok(message),
             Ok(_) => None,
             Err(_) if diagnosis.unknown_procedure => return Err(Refusal::of_procedure(octets, head)),
             Err(Fault::Syntax(e)) => Some(e),
@@ -281,7 +281,11 @@ impl Message {
     }
 
     #[inline]
-    fn read(octets: &[u8], head: &mut Option<Head>, diagnosis: &mut Diagnosis) -> Result<Message, Fault> {
+    fn read(
+        octets: &[u8],
+        head: &mut Option<MessageHead>,
+        diagnosis: &mut Diagnosis,
+    ) -> Result<Message, Fault> {
         let mut r = Reader::new(octets, 0, "NGAP-PDU");
         if r.bit()? {
             return Err(Fault::NotComprehended);
@@ -289,7 +293,7 @@ impl Message {
         let kind = TriggeringMessage::read(&mut r)?;
         let procedure_code = ProcedureCode(r.whole(0, 255)? as u8);
         let criticality = Criticality::read(&mut r)?;
-        let is = *head.insert(Head { procedure_code, kind, criticality });
+        let is = *head.insert(MessageHead { procedure_code, kind, criticality });
         r.open(|r| Self::read_body(is, r, diagnosis))
     }
 
@@ -323,7 +327,7 @@ impl Message {
 
 /// The header of every message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct MessageHead {
     pub(crate) procedure_code: ProcedureCode,
     pub(crate) kind: TriggeringMessage,
     pub(crate) criticality: Criticality,

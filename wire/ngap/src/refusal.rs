@@ -7,7 +7,7 @@ use whimbrel_ids::{AmfUeNgapId, DecodeError, DecodeErrorKind, RanUeNgapId};
 use crate::container::Diagnosis;
 use crate::fast::{Form, View};
 use crate::ie::{Cause, CauseProtocol, Criticality, CriticalityDiagnostics, IeDiagnostic, TriggeringMessage};
-use crate::message::{Head, ProcedureCode};
+use crate::message::{MessageHead, ProcedureCode};
 use crate::msg::ErrorIndication;
 use crate::peek::peek;
 
@@ -49,7 +49,7 @@ impl Refusal {
     /// Of a message whose procedure is known, or that was not read as far as that.
     pub(crate) fn of_message(
         octets: &[u8],
-        head: Option<Head>,
+        head: Option<MessageHead>,
         diagnosis: Diagnosis,
         syntax: Option<DecodeError>,
     ) -> Self {
@@ -59,7 +59,7 @@ impl Refusal {
             (None, None) => {
                 RefusalKind::TransferSyntax(DecodeError::new(DecodeErrorKind::Unknown, "NGAP-PDU", 0))
             }
-            (None, Some(_)) if diagnosis.falsely_constructed => RefusalKind::FalselyConstructed,
+            (None, Some(_)) if diagnosis.has_repeated_ie => RefusalKind::FalselyConstructed,
             (None, Some(_)) => RefusalKind::AbstractSyntaxReject,
         };
         Self::new(octets, head, kind, diagnosis.ies)
@@ -76,7 +76,7 @@ impl Refusal {
     }
 
     /// Of a message whose procedure is not known.
-    pub(crate) fn of_procedure(octets: &[u8], head: Option<Head>) -> Self {
+    pub(crate) fn of_procedure(octets: &[u8], head: Option<MessageHead>) -> Self {
         let kind = match head.map(|h| h.criticality) {
             Some(Criticality::Ignore) => RefusalKind::AbstractSyntaxIgnore,
             Some(Criticality::Notify) => RefusalKind::AbstractSyntaxNotify,
@@ -85,7 +85,7 @@ impl Refusal {
         Self::new(octets, head, kind, Vec::new())
     }
 
-    fn new(octets: &[u8], head: Option<Head>, kind: RefusalKind, ies: Vec<IeDiagnostic>) -> Self {
+    fn new(octets: &[u8], head: Option<MessageHead>, kind: RefusalKind, ies: Vec<IeDiagnostic>) -> Self {
         let peek = peek(octets);
         Self {
             kind,

@@ -98,7 +98,7 @@ macro_rules! sample_field {
 macro_rules! note_missing {
     (req $v:ident, $d:ident, $spec:expr) => {
         if $v.is_none() {
-            $d.missing($spec);
+            $d.record_missing($spec);
         }
     };
     (dft $v:ident, $d:ident, $spec:expr) => {
@@ -196,7 +196,7 @@ macro_rules! sequence {
                 $( let $f = read_field!($kind $f, $t, codec!($($c)?), r); )*
                 $($( let mut $x = None; )*)?
                 if extensions {
-                    $crate::container::extensions(r, |_id, _r| {
+                    $crate::container::read_extensions(r, |_id, _r| {
                         match _id {
                             $($( $xid => $x = Some(<codec!($($xc)?) as $crate::aper::Codec<$xt>>::read(_r)?), )*)?
                             _ => return Ok(false),
@@ -284,7 +284,7 @@ macro_rules! message {
         fast_table!($name { $( $kind $f: $t, codec!($($c)?); )* });
         fast_places!($name { $( $id $t, codec!($($c)?); )* });
 
-        impl $crate::container::Body for $name {
+        impl $crate::container::IeSequence for $name {
             const IES: &'static [$crate::container::IeSpec] = &[
                 $( $crate::container::IeSpec {
                     id: $id, criticality: criticality!($crit), name: stringify!($f),

@@ -1,6 +1,6 @@
 //! Sequences of one to 35 fields, declared as elements of NGAP are: for measurements of codecs by the number of fields.
 
-use whimbrel_fastwire::{Form, Octets as Received, Writer as FastWriter};
+use whimbrel_fastwire::{Form, ReceivedBuffer, Writer as FastWriter};
 use whimbrel_ids::DecodeError;
 
 use crate::aper::codec::{Int, Octets, Own};
@@ -61,7 +61,7 @@ macro_rules! ladder {
                 <Own as Fast<$name>>::put(self, w.root(), &mut w);
             }
             fn decode_fast(octets: &[u8]) -> Result<Self, DecodeError> {
-                <Own as Fast<$name>>::get(Received::new(octets, Form::Plain).root_slot(stringify!($name)))
+                <Own as Fast<$name>>::get(ReceivedBuffer::new(octets, Form::Plain).root_slot(stringify!($name)))
             }
         }
 

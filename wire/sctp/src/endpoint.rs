@@ -6,12 +6,12 @@ use std::net::IpAddr;
 use core::time::Duration;
 use whimbrel_ids::Instant;
 
-use crate::association::{Association, AssociationIdentity, Context, PacketProgress, State};
+use crate::association::{Association, AssociationContext, AssociationIdentity, PacketProgress, State};
 use crate::config::Config;
 use crate::cookie::{PEER_ADDRESSES_MAX, Prf};
-use crate::export::{self, Defect, Progress, Saved, Store};
+use crate::export::{self, Defect, Progress, SavedStore, Store};
 use crate::handshake::reply;
-use crate::outbox::{AssociationId, DownReason, Event, Outbox, Path, Refusal};
+use crate::outbox::{AssociationId, DownReason, Event, Outbox, Path, RequestRefusal};
 use crate::packet::{BadPacket, Chunk, Packet, Parameters, T_BIT, cause, kind, write_chunk};
 use crate::path::{PathState, suitable_local};
 
@@ -128,7 +128,7 @@ pub struct UserNotes {
 
 /// An association of a former endpoint that this one continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Adopted {
+pub struct AdoptedAssociation {
     /// Its identifier, unchanged.
     pub association: AssociationId,
     /// What the user has stored with it.
@@ -149,7 +149,7 @@ pub struct Adopted {
 
 /// The state of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct AssociationStatus {
     /// State of RFC 9260 §4.
     pub state: State,
     /// The primary path.
@@ -266,7 +266,7 @@ impl Endpoint {
             s.note_change(slot, config, changed);
             let Some(a) = s.association.as_deref_mut() else { continue };
             a.dirty = false;
-            a.transmit(&mut Context { now, config, prf, counters, out });
+            a.transmit(&mut AssociationContext { now, config, prf, counters, out });
             match a.tx.has_pending() {
                 true => self.kept_back.insert(slot),
                 false => self.kept_back.remove(&slot),
@@ -291,25 +291,25 @@ impl Endpoint {
 
     /// Opens an association; [`Event::Up`] or [`Event::Down`] follows.
     ///
-    /// Errors: [`Refusal::InvalidAddress`] without a usable address; [`Refusal::NoRoom`] if the table is full or the
+    /// Errors: [`RequestRefusal::InvalidAddress`] without a usable address; [`RequestRefusal::NoRoom`] if the table is full or the
     /// peer has an association already.
     pub fn connect(
         &mut self,
         now: Instant,
         to: Connect<'_>,
         out: &mut Outbox,
-    ) -> Result<AssociationId, Refusal> {
+    ) -> Result<AssociationId, RequestRefusal> {
         let local_port = self.config.port;
         let usable = |a: &&IpAddr| !a.is_unspecified() && !a.is_multicast();
         let addresses: Vec<IpAddr> =
             to.addresses.iter().filter(usable).copied().take(PEER_ADDRESSES_MAX).collect();
         if addresses.is_empty() || to.port == 0 {
-            return Err(Refusal::InvalidAddress);
+            return Err(RequestRefusal::InvalidAddress);
         }
         if addresses.iter().any(|a| self.holder_of(local_port, to.port, *a).is_some()) {
-            return Err(Refusal::NoRoom);
+            return Err(RequestRefusal::NoRoom);
         }
-        let id = self.allocate().ok_or(Refusal::NoRoom)?;
+        let id = self.allocate().ok_or(RequestRefusal::NoRoom)?;
         let (local_tag, local_tsn) = self.prf.tag_and_tsn();
         let identity = AssociationIdentity { id, local_port, peer_port: to.port, local_tag, local_tsn };
         let mut a = Association::new(identity, &self.config);
@@ -328,10 +328,10 @@ impl Endpoint {
 
     /// Queues a message; it leaves at the next flush that window and congestion allow.
     ///
-    /// Errors: [`Refusal`]; nothing was queued then.
-    pub fn send(&mut self, s: Send<'_>) -> Result<(), Refusal> {
+    /// Errors: [`RequestRefusal`]; nothing was queued then.
+    pub fn send(&mut self, s: Send<'_>) -> Result<(), RequestRefusal> {
         let Self { config, slots, dirty, .. } = self;
-        let a = find(slots, s.association).ok_or(Refusal::UnknownAssociation)?;
+        let a = find(slots, s.association).ok_or(RequestRefusal::UnknownAssociation)?;
         a.send((s.stream, s.ppid, s.unordered), s.octets, config)?;
         if !core::mem::replace(&mut a.dirty, true) {
             dirty.push(s.association.slot);
@@ -416,7 +416,12 @@ impl Endpoint {
     /// [`Endpoint::resume`], which has to be called before any packet is handled.
     ///
     /// Errors: why it cannot be continued. The peer's next packet is answered by ABORT (RFC 9260 §8.4), and the peer sets up another one.
-    pub fn adopt(&mut self, now: Instant, slot: u32, saved: &impl Saved) -> Result<Option<Adopted>, Defect> {
+    pub fn adopt(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        saved: &impl SavedStore,
+    ) -> Result<Option<AdoptedAssociation>, Defect> {
         let Some(head) = export::read_head(slot, saved)? else { return Ok(None) };
         let a = Association::restore(slot, &head, saved, now, &self.config)?;
         let taken =
@@ -431,7 +436,7 @@ impl Endpoint {
             self.slots.push(AssociationSlot::default());
         }
         self.free.retain(|f| *f != slot);
-        let adopted = Adopted {
+        let adopted = AdoptedAssociation {
             association: a.id,
             notes: a.notes,
             primary: a.paths.get(a.primary).map(|p| p.path).ok_or(Defect::NotOurs)?,
@@ -462,11 +467,11 @@ impl Endpoint {
     }
 
     /// The state of an association; `None` if it has ended.
-    pub fn status(&self, association: AssociationId) -> Option<Status> {
+    pub fn status(&self, association: AssociationId) -> Option<AssociationStatus> {
         let slot = self.slots.get(association.slot as usize)?;
         let a = slot.association.as_deref().filter(|_| slot.generation == association.generation)?;
         let primary = a.paths.get(a.primary)?;
-        Some(Status {
+        Some(AssociationStatus {
             state: a.state,
             primary: primary.path,
             paths: (a.paths.len(), a.paths.iter().filter(|p| p.active && p.confirmed).count()),
@@ -540,10 +545,10 @@ impl Endpoint {
         now: Instant,
         association: AssociationId,
         out: &mut Outbox,
-        how: impl FnOnce(&mut Association, &mut Context<'_>),
-    ) -> Option<(Option<AssociationId>, Refusal)> {
+        how: impl FnOnce(&mut Association, &mut AssociationContext<'_>),
+    ) -> Option<(Option<AssociationId>, RequestRefusal)> {
         if find(&mut self.slots, association).is_none() {
-            return Some((Some(association), Refusal::UnknownAssociation));
+            return Some((Some(association), RequestRefusal::UnknownAssociation));
         }
         self.with(Some(association.slot), now, out, how);
         None
@@ -631,12 +636,12 @@ impl Endpoint {
         slot: Option<u32>,
         now: Instant,
         out: &mut Outbox,
-        f: impl FnOnce(&mut Association, &mut Context<'_>),
+        f: impl FnOnce(&mut Association, &mut AssociationContext<'_>),
     ) {
         let Some(slot) = slot else { return };
         let Self { config, prf, counters, slots, dirty, .. } = self;
         let Some(a) = slots.get_mut(slot as usize).and_then(|s| s.association.as_deref_mut()) else { return };
-        f(a, &mut Context { now, config, prf, counters, out });
+        f(a, &mut AssociationContext { now, config, prf, counters, out });
         let has_confirmed = core::mem::take(&mut a.has_confirmed);
         if a.ended {
             return self.remove(slot);

@@ -2,14 +2,14 @@
 
 use std::net::IpAddr;
 
-use crate::association::{Association, AssociationIdentity, Context, State};
+use crate::association::{Association, AssociationContext, AssociationIdentity, State};
 use crate::config::Config;
 use crate::cookie::{Cookie, PEER_ADDRESSES_MAX};
 use crate::endpoint::{Endpoint, UserNotes};
 use crate::outbox::{DownReason, Event, Outbox, Path};
 use crate::packet::{
-    Chunk, Init, Packet, Parameters, Unknown, be32, cause, kind, parameter, read_address, write_address,
-    write_chunk, write_parameter,
+    Chunk, Init, Packet, Parameters, UnknownTypeAction, be32, cause, kind, parameter, read_address,
+    write_address, write_chunk, write_parameter,
 };
 use crate::path::{PathState, suitable_local};
 use whimbrel_ids::Instant;
@@ -48,7 +48,7 @@ impl<'a> Offer<'a> {
                 | parameter::COOKIE_PRESERVATIVE
                 | parameter::SUPPORTED_ADDRESS_TYPES => {}
                 unknown => {
-                    let rule = Unknown::of_parameter(unknown);
+                    let rule = UnknownTypeAction::of_parameter(unknown);
                     if rule.report && offer.unrecognized.len() + p.whole.len() <= UNRECOGNIZED_OCTETS_MAX {
                         let start = offer.unrecognized.len();
                         offer.unrecognized.extend_from_slice(p.whole);
@@ -448,7 +448,7 @@ impl Endpoint {
 }
 
 /// Adds paths to addresses that the peer listed; they are confirmed by heartbeats (RFC 9260 §5.4).
-fn add_paths(a: &mut Association, addresses: &[IpAddr], udp_port: u16, cx: &Context<'_>) {
+fn add_paths(a: &mut Association, addresses: &[IpAddr], udp_port: u16, cx: &AssociationContext<'_>) {
     for remote in addresses {
         if a.path_to(*remote).is_none() && a.paths.len() < PEER_ADDRESSES_MAX {
             let local = suitable_local(&cx.config.local_addresses, *remote);

@@ -42,6 +42,8 @@ mod tsns;
 
 pub use association::State;
 pub use config::Config;
-pub use endpoint::{Adopted, Connect, Counters, Endpoint, Former, Input, Send, Status, UserNotes};
-pub use export::{Defect, Layout, Saved, Store};
-pub use outbox::{AssociationId, DownReason, Event, Events, Outbox, Packets, Path, Refusal};
+pub use endpoint::{
+    AdoptedAssociation, AssociationStatus, Connect, Counters, Endpoint, Former, Input, Send, UserNotes,
+};
+pub use export::{Defect, Layout, SavedStore, Store};
+pub use outbox::{AssociationId, DownReason, Event, Events, Outbox, Packets, Path, RequestRefusal};

@@ -71,7 +71,7 @@ impl fmt::Display for DownReason {
 
 /// Why a request of the user was refused. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum RequestRefusal {
     /// There is no such association, or it has ended.
     UnknownAssociation,
     /// The association is not established: not yet, or it is closing.
@@ -88,21 +88,21 @@ pub enum Refusal {
     InvalidAddress,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for RequestRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refusal::UnknownAssociation => "no such association",
-            Refusal::NotEstablished => "the association is not established",
-            Refusal::InvalidStream => "the stream was not agreed",
-            Refusal::EmptyMessage => "the message is empty",
-            Refusal::SendBufferFull => "the send buffer is full",
-            Refusal::NoRoom => "no room for another association, or one with this peer exists",
-            Refusal::InvalidAddress => "no usable peer address or port",
+            RequestRefusal::UnknownAssociation => "no such association",
+            RequestRefusal::NotEstablished => "the association is not established",
+            RequestRefusal::InvalidStream => "the stream was not agreed",
+            RequestRefusal::EmptyMessage => "the message is empty",
+            RequestRefusal::SendBufferFull => "the send buffer is full",
+            RequestRefusal::NoRoom => "no room for another association, or one with this peer exists",
+            RequestRefusal::InvalidAddress => "no usable peer address or port",
         })
     }
 }
 
-impl core::error::Error for Refusal {}
+impl core::error::Error for RequestRefusal {}
 
 /// An event for the endpoint's user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -183,7 +183,7 @@ pub enum Event<'a> {
         /// The association, if one was named.
         association: Option<AssociationId>,
         /// Reason of the refusal.
-        refusal: Refusal,
+        refusal: RequestRefusal,
     },
 }
 

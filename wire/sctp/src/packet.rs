@@ -158,12 +158,12 @@ impl<'a> Iterator for Parameters<'a> {
 
 /// What the two high bits of an unknown chunk or parameter type ask for (RFC 9260 §3.2, §3.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unknown {
+pub(crate) struct UnknownTypeAction {
     pub(crate) stop: bool,
     pub(crate) report: bool,
 }
 
-impl Unknown {
+impl UnknownTypeAction {
     pub(crate) fn of_chunk(kind: u8) -> Self {
         Self { stop: kind & 0x80 == 0, report: kind & 0x40 != 0 }
     }
@@ -294,10 +294,10 @@ mod tests {
 
     #[test] // RFC 9260 §3.2
     fn unknown_types_tell_what_to_do() {
-        assert_eq!(Unknown::of_chunk(0x3f), Unknown { stop: true, report: false });
-        assert_eq!(Unknown::of_chunk(0x7f), Unknown { stop: true, report: true });
-        assert_eq!(Unknown::of_chunk(0xbf), Unknown { stop: false, report: false });
-        assert_eq!(Unknown::of_parameter(0xc000), Unknown { stop: false, report: true });
+        assert_eq!(UnknownTypeAction::of_chunk(0x3f), UnknownTypeAction { stop: true, report: false });
+        assert_eq!(UnknownTypeAction::of_chunk(0x7f), UnknownTypeAction { stop: true, report: true });
+        assert_eq!(UnknownTypeAction::of_chunk(0xbf), UnknownTypeAction { stop: false, report: false });
+        assert_eq!(UnknownTypeAction::of_parameter(0xc000), UnknownTypeAction { stop: false, report: true });
     }
 
     #[test] // RFC 9260 §1.6

@@ -16,12 +16,12 @@ const INITIAL_WINDOW_OCTETS: usize = 4404;
 pub(crate) struct Heartbeat {
     pub(crate) nonce: u64,
     pub(crate) sent: Instant,
-    pub(crate) timeout: Instant,
+    pub(crate) deadline: Instant,
 }
 
-/// What was measured of a path.
+/// RTT estimate and congestion window of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Measured {
+pub(crate) struct PathMeasurements {
     pub(crate) srtt: Option<Duration>,
     pub(crate) rttvar: Duration,
     pub(crate) rto: Duration,
@@ -56,15 +56,15 @@ pub(crate) struct PathState {
     pub(crate) heartbeat: Option<Heartbeat>,
     /// When the next HEARTBEAT is due, if the path stays idle.
     pub(crate) heartbeat_due: Instant,
-    /// When DATA last left on it.
-    pub(crate) used: Instant,
+    /// When DATA was last sent on it.
+    pub(crate) last_data_sent: Instant,
     /// Largest packet, SCTP header included.
-    pub(crate) packet_max: usize,
+    pub(crate) max_packet_octets: usize,
 }
 
 impl PathState {
     pub(crate) fn new(path: Path, confirmed: bool, now: Instant, config: &Config) -> Self {
-        let packet_max = packet_max(path, config);
+        let packet_max = max_packet_octets(path, config);
         Self {
             path,
             active: true,
@@ -83,13 +83,13 @@ impl PathState {
             t3: None,
             heartbeat: None,
             heartbeat_due: if confirmed { now + config.rto_initial + config.heartbeat_interval } else { now },
-            used: now,
-            packet_max,
+            last_data_sent: now,
+            max_packet_octets: packet_max,
         }
     }
 
-    /// A round trip was measured (RFC 9260 §6.3.1, RFC 6298 §2).
-    pub(crate) fn measured(&mut self, rtt: Duration, config: &Config) {
+    /// Updates SRTT, RTTVAR and RTO from one round trip (RFC 9260 §6.3.1, RFC 6298 §2).
+    pub(crate) fn update_rto(&mut self, rtt: Duration, config: &Config) {
         let srtt = match self.srtt {
             None => {
                 self.rttvar = rtt / 2;
@@ -104,21 +104,22 @@ impl PathState {
         self.rto = (srtt + self.rttvar * 4).clamp(config.rto_min, config.rto_max);
     }
 
-    /// What was measured so far, for a successor.
-    pub(crate) fn measured_so_far(&self) -> Measured {
+    /// RTT estimate and congestion window, for the process that takes over.
+    pub(crate) fn export_measurements(&self) -> PathMeasurements {
         let Self { srtt, rttvar, rto, cwnd, ssthresh, .. } = *self;
-        Measured { srtt, rttvar, rto, cwnd, ssthresh }
+        PathMeasurements { srtt, rttvar, rto, cwnd, ssthresh }
     }
 
-    /// Continues from what was measured before, within the bounds of this endpoint.
-    pub(crate) fn take_up(&mut self, before: Measured, config: &Config) {
+    /// Restores the measurements of the previous process, clamped to this endpoint's limits.
+    pub(crate) fn restore_measurements(&mut self, before: PathMeasurements, config: &Config) {
         /// A minute; no round trip is longer than the largest RTO of any configuration.
         const LONGEST: Duration = Duration::from_secs(60);
         self.srtt = before.srtt.map(|srtt| srtt.min(LONGEST));
         self.rttvar = before.rttvar.min(LONGEST);
         self.rto = before.rto.clamp(config.rto_min, config.rto_max);
-        self.cwnd = before.cwnd.clamp(self.packet_max, config.send_buffer_octets.max(self.packet_max));
-        self.ssthresh = before.ssthresh.max(4 * self.packet_max);
+        self.cwnd =
+            before.cwnd.clamp(self.max_packet_octets, config.send_buffer_octets.max(self.max_packet_octets));
+        self.ssthresh = before.ssthresh.max(4 * self.max_packet_octets);
     }
 
     /// The smoothed round-trip time, once measured.
@@ -126,37 +127,37 @@ impl PathState {
         self.srtt
     }
 
-    /// A timer ran out: RTO doubles (RFC 9260 §6.3.3 E2).
+    /// A timer expired: RTO doubles (RFC 9260 §6.3.3 E2).
     pub(crate) fn back_off(&mut self, config: &Config) {
         self.rto = (self.rto * 2).min(config.rto_max);
     }
 
-    /// T3-rtx ran out (RFC 9260 §7.2.3).
-    pub(crate) fn timed_out(&mut self) {
-        self.ssthresh = (self.cwnd / 2).max(4 * self.packet_max);
-        self.cwnd = self.packet_max;
+    /// The T3-rtx timer expired (RFC 9260 §7.2.3).
+    pub(crate) fn handle_t3_rtx_expiry(&mut self) {
+        self.ssthresh = (self.cwnd / 2).max(4 * self.max_packet_octets);
+        self.cwnd = self.max_packet_octets;
         self.partial_acked = 0;
     }
 
     /// Gap reports have shown a loss (RFC 9260 §7.2.4).
-    pub(crate) fn fast_retransmit(&mut self) {
-        self.ssthresh = (self.cwnd / 2).max(4 * self.packet_max);
+    pub(crate) fn halve_window(&mut self) {
+        self.ssthresh = (self.cwnd / 2).max(4 * self.max_packet_octets);
         self.cwnd = self.ssthresh;
         self.partial_acked = 0;
     }
 
-    /// A SACK moved the cumulative TSN (RFC 9260 §7.2.1, §7.2.2).
+    /// A SACK advanced the Cumulative TSN Ack Point (RFC 9260 §7.2.1, §7.2.2).
     pub(crate) fn open_window(&mut self) {
         let (acked, flight_before) = (self.acked_now, self.flight_before);
         if self.cwnd <= self.ssthresh {
             if flight_before >= self.cwnd {
-                self.cwnd += acked.min(self.packet_max);
+                self.cwnd += acked.min(self.max_packet_octets);
             }
         } else {
             self.partial_acked += acked;
             if self.partial_acked >= self.cwnd && flight_before >= self.cwnd {
                 self.partial_acked -= self.cwnd;
-                self.cwnd += self.packet_max;
+                self.cwnd += self.max_packet_octets;
             }
             self.partial_acked = self.partial_acked.min(self.cwnd);
         }
@@ -166,31 +167,32 @@ impl PathState {
     }
 
     /// Before DATA leaves: a window not used for a while shrinks (RFC 9260 §7.2.1).
-    pub(crate) fn about_to_send(&mut self, now: Instant) {
-        let mut idle = now.since(self.used);
-        let floor = 4 * self.packet_max;
+    pub(crate) fn decay_idle_window(&mut self, now: Instant) {
+        let mut idle = now.since(self.last_data_sent);
+        let floor = 4 * self.max_packet_octets;
         while self.flight == 0 && idle >= self.rto && self.cwnd > floor {
             self.cwnd = (self.cwnd / 2).max(floor);
             idle = idle.saturating_sub(self.rto);
         }
-        self.used = now;
+        self.last_data_sent = now;
     }
 
     /// The earliest of its timers.
     pub(crate) fn deadline(&self) -> Instant {
         let t3 = self.t3.unwrap_or(Instant::FAR_FUTURE);
-        t3.min(self.heartbeat.map_or(self.heartbeat_due, |h| h.timeout))
+        t3.min(self.heartbeat.map_or(self.heartbeat_due, |h| h.deadline))
     }
 }
 
 /// The largest SCTP packet that the MTU leaves room for on a path, a multiple of four octets.
-pub(crate) fn packet_max(path: Path, config: &Config) -> usize {
+pub(crate) fn max_packet_octets(path: Path, config: &Config) -> usize {
     let ip = if matches!(path.remote, IpAddr::V4(_)) { 20 } else { 40 };
     let udp = if path.udp_port == 0 { 0 } else { 8 };
     (usize::from(config.mtu_octets) - ip - udp) & !3
 }
 
-/// Which of our addresses suits a peer's: of its family, with the longest common prefix; unspecified if there is none.
+/// Selects the local address for a remote one: same family, longest common prefix; the unspecified address if
+/// there is none.
 pub(crate) fn suitable_local(locals: &[IpAddr], remote: IpAddr) -> IpAddr {
     let bits = |a: IpAddr| match a {
         IpAddr::V4(a) => u128::from(a.to_bits()) << 96,
@@ -226,12 +228,12 @@ mod tests {
     fn rto_follows_the_round_trip_within_its_bounds() {
         let mut p = path();
         let config = Config { rto_min: Duration::from_millis(10), ..Config::new(1) };
-        p.measured(Duration::from_millis(100), &config);
+        p.update_rto(Duration::from_millis(100), &config);
         assert_eq!(p.rto, Duration::from_millis(300));
-        p.measured(Duration::from_millis(100), &config);
+        p.update_rto(Duration::from_millis(100), &config);
         assert_eq!(p.rto, Duration::from_millis(250));
         for _ in 0..100 {
-            p.measured(Duration::from_micros(50), &config);
+            p.update_rto(Duration::from_micros(50), &config);
         }
         assert_eq!(p.rto, config.rto_min);
         for _ in 0..20 {
@@ -249,20 +251,20 @@ mod tests {
         assert_eq!(p.cwnd, cwnd);
         (p.acked_now, p.flight_before) = (1_000_000, cwnd);
         p.open_window();
-        assert_eq!(p.cwnd, cwnd + p.packet_max);
-        p.timed_out();
-        assert_eq!(p.cwnd, p.packet_max);
-        assert_eq!(p.ssthresh, 4 * p.packet_max);
+        assert_eq!(p.cwnd, cwnd + p.max_packet_octets);
+        p.handle_t3_rtx_expiry();
+        assert_eq!(p.cwnd, p.max_packet_octets);
+        assert_eq!(p.ssthresh, 4 * p.max_packet_octets);
     }
 
     #[test] // RFC 9260 §7.2.1: halved for each RTO of silence, not below four packets
     fn idle_window_shrinks() {
         let mut p = path();
         p.cwnd = 1_000_000;
-        p.about_to_send(Instant::ZERO + Duration::from_secs(1));
+        p.decay_idle_window(Instant::ZERO + Duration::from_secs(1));
         assert_eq!(p.cwnd, 500_000);
-        p.about_to_send(Instant::ZERO + Duration::from_secs(1000));
-        assert_eq!(p.cwnd, 4 * p.packet_max);
+        p.decay_idle_window(Instant::ZERO + Duration::from_secs(1000));
+        assert_eq!(p.cwnd, 4 * p.max_packet_octets);
     }
 
     #[test]

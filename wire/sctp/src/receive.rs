@@ -6,7 +6,7 @@ use whimbrel_ids::Instant;
 
 use crate::config::Config;
 use crate::export::Defect;
-use crate::export::record::{Record, RecordKind};
+use crate::export::record::{ExportRecord, RecordKind};
 use crate::outbox::{AssociationId, Events};
 use crate::packet::{be16, be32, data_flag, kind, write_chunk};
 use crate::tsns::Tsns;
@@ -62,7 +62,7 @@ struct WaitingFragment {
 
 /// The outcome of a DATA chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum DataOutcome {
     /// Accepted, a duplicate, or dropped for lack of room.
     Fine,
     /// Accepted, but for a stream that does not exist.
@@ -73,7 +73,7 @@ pub(crate) enum Taken {
 
 /// A message that was delivered to the user.
 #[derive(Clone, Debug)]
-struct Delivered {
+struct DeliveredMessage {
     /// Its last TSN.
     last: u64,
     /// The octets it takes from the window until it is released.
@@ -86,7 +86,7 @@ struct Delivered {
 
 /// The numbers of a receiving half that is continued.
 #[derive(Clone, Debug)]
-pub(crate) struct Continued {
+pub(crate) struct ContinuedReceiver {
     pub(crate) cum: u64,
     pub(crate) runs: VecDeque<(u64, u64)>,
     pub(crate) messages: u64,
@@ -101,7 +101,7 @@ struct Hold {
     /// if the last one is not acknowledged.
     acknowledged: Tsns,
     /// The newest messages.
-    delivered: VecDeque<Delivered>,
+    delivered: VecDeque<DeliveredMessage>,
     octets: usize,
 }
 
@@ -215,7 +215,7 @@ impl DataReceiver {
     }
 
     /// A message of `octets` went to the user; `held_from`: the first of its chunks, if they were held.
-    fn passed_on(&mut self, mut message: Delivered, held_from: Option<u64>) {
+    fn passed_on(&mut self, mut message: DeliveredMessage, held_from: Option<u64>) {
         self.messages += 1;
         if self.exports {
             let number = self.messages;
@@ -233,7 +233,7 @@ impl DataReceiver {
     }
 
     /// Takes a DATA chunk; whole messages in order become events.
-    pub(crate) fn take(&mut self, data: Data<'_>, id: AssociationId, events: &mut Events) -> Taken {
+    pub(crate) fn take(&mut self, data: Data<'_>, id: AssociationId, events: &mut Events) -> DataOutcome {
         self.data_in_packet = true;
         let cum = self.received.cum;
         let ahead = i64::from(data.tsn.wrapping_sub(cum as u32) as i32);
@@ -243,7 +243,7 @@ impl DataReceiver {
             if self.duplicates.len() < DUPLICATES_MAX {
                 self.duplicates.push(data.tsn);
             }
-            return Taken::Fine;
+            return DataOutcome::Fine;
         }
         if data.flags & data_flag::IMMEDIATE != 0 {
             self.sack_due = true;
@@ -257,18 +257,18 @@ impl DataReceiver {
         if next {
             // What fills the gap is always taken, up to twice the window: it is what frees the rest.
             if self.held_octets + cost > 2 * self.window {
-                return Taken::OutOfResource;
+                return DataOutcome::OutOfResource;
             }
             if self.used() + cost > 2 * self.window {
-                return Taken::Fine; // the user will make room, and it comes again
+                return DataOutcome::Fine; // the user will make room, and it comes again
             }
         } else if self.used() + cost > self.window || u64::from(ahead.unsigned_abs() as u32) > TSN_AHEAD_MAX {
             self.sack_due = true;
-            return Taken::Fine; // not acknowledged: it comes again
+            return DataOutcome::Fine; // not acknowledged: it comes again
         }
         if !self.note(tsn) {
             self.sack_due = true;
-            return Taken::Fine;
+            return DataOutcome::Fine;
         }
         if let Some(hold) = &mut self.hold
             && (data.flags & data_flag::END == 0 || usize::from(data.stream) >= self.next_ssn.len())
@@ -278,13 +278,13 @@ impl DataReceiver {
             self.sack_due |= hold.acknowledged.cum != before;
         }
         if usize::from(data.stream) >= self.next_ssn.len() {
-            return Taken::InvalidStream;
+            return DataOutcome::InvalidStream;
         }
         if deliverable {
             events.push_data(id, data.stream, data.ppid, core::iter::once(data.user));
             let user = if self.keeps_delivered() { data.user.to_vec() } else { Vec::new() };
             let (octets, stream, ppid) = (data.user.len(), data.stream, data.ppid);
-            self.passed_on(Delivered { last: tsn, octets, stream, ppid, user }, None);
+            self.passed_on(DeliveredMessage { last: tsn, octets, stream, ppid, user }, None);
             self.delivered(&data, id, events);
         } else {
             let held = WaitingFragment {
@@ -301,7 +301,7 @@ impl DataReceiver {
             }
             self.keep(tsn, held, whole, id, events);
         }
-        Taken::Fine
+        DataOutcome::Fine
     }
 
     fn is_turn(&self, data: &Data<'_>) -> bool {
@@ -331,7 +331,7 @@ impl DataReceiver {
             self.held_octets -= held.user.len() + HELD_OVERHEAD_OCTETS;
             events.push_data(id, held.stream, held.ppid, core::iter::once(held.user.as_slice()));
             let WaitingFragment { first, tsn: last, stream, ppid, user, .. } = held;
-            self.passed_on(Delivered { last, octets: user.len(), stream, ppid, user }, Some(first));
+            self.passed_on(DeliveredMessage { last, octets: user.len(), stream, ppid, user }, Some(first));
         }
     }
 
@@ -407,7 +407,7 @@ impl DataReceiver {
             let held = WaitingFragment { first, tsn: last, flags, stream, ssn, ppid, user };
             return self.keep(first, held, true, id, events);
         }
-        self.passed_on(Delivered { last, octets, stream, ppid, user }, Some(first));
+        self.passed_on(DeliveredMessage { last, octets, stream, ppid, user }, Some(first));
         if !unordered {
             self.advance(stream, id, events);
         }
@@ -468,7 +468,7 @@ impl DataReceiver {
         self.fragments.values().for_each(|held| chunk(held).write(out));
         for held in self.waiting.values() {
             let whole = data_flag::BEGINNING | data_flag::END;
-            Record { flags: held.flags | whole, ..chunk(held) }.write(out);
+            ExportRecord { flags: held.flags | whole, ..chunk(held) }.write(out);
         }
         for (message, number) in self.hold.iter().flat_map(|h| &h.delivered).zip(self.released() + 1..) {
             delivered(message, number).write(out);
@@ -496,11 +496,11 @@ impl DataReceiver {
     /// Continues from the numbers and records of a former receiver. What it had delivered and the user had not released waits for
     /// [`Self::resume`].
     pub(crate) fn restore<'a>(
-        numbers: Continued,
-        records: impl Iterator<Item = Record<'a>>,
+        numbers: ContinuedReceiver,
+        records: impl Iterator<Item = ExportRecord<'a>>,
         config: &Config,
     ) -> Result<Self, Defect> {
-        let Continued { cum, runs, messages, released, next_ssn } = numbers;
+        let ContinuedReceiver { cum, runs, messages, released, next_ssn } = numbers;
         let received = Tsns { cum, runs };
         if !received.is_sound() || released > messages {
             return Err(Defect::Contradiction("received TSNs"));
@@ -514,7 +514,7 @@ impl DataReceiver {
         receiver.next_ssn = next_ssn;
         receiver.keep_restored(journal.held)?;
         let unacknowledged = receiver.unacknowledged(journal.delivered.values());
-        let delivered: VecDeque<Delivered> = journal.delivered.into_values().collect();
+        let delivered: VecDeque<DeliveredMessage> = journal.delivered.into_values().collect();
         let octets = delivered.iter().map(|m| m.octets).sum();
         let acknowledged = received.without(&unacknowledged);
         receiver.received = received;
@@ -561,7 +561,7 @@ impl DataReceiver {
     }
 
     /// The TSNs that were received and may not be acknowledged: those that stand for a message that the user has not released.
-    fn unacknowledged<'a>(&self, delivered: impl Iterator<Item = &'a Delivered>) -> BTreeSet<u64> {
+    fn unacknowledged<'a>(&self, delivered: impl Iterator<Item = &'a DeliveredMessage>) -> BTreeSet<u64> {
         let ends = self.fragments.values().filter(|held| held.flags & data_flag::END != 0);
         let held = ends.chain(self.waiting.values()).map(|held| held.tsn);
         held.chain(delivered.map(|message| message.last)).collect()
@@ -581,12 +581,12 @@ impl DataReceiver {
 struct Journal {
     held: BTreeMap<u64, WaitingFragment>,
     /// Delivered messages, by number.
-    delivered: BTreeMap<u64, Delivered>,
+    delivered: BTreeMap<u64, DeliveredMessage>,
 }
 
 impl Journal {
     fn read<'a>(
-        records: impl Iterator<Item = Record<'a>>,
+        records: impl Iterator<Item = ExportRecord<'a>>,
         received: &Tsns,
         released: u64,
     ) -> Result<Self, Defect> {
@@ -613,7 +613,13 @@ impl Journal {
                 }
                 RecordKind::Delivered => {
                     let user = r.octets.to_vec();
-                    Delivered { last: r.tsn, octets: user.len() + HELD_OVERHEAD_OCTETS, stream, ppid, user }
+                    DeliveredMessage {
+                        last: r.tsn,
+                        octets: user.len() + HELD_OVERHEAD_OCTETS,
+                        stream,
+                        ppid,
+                        user,
+                    }
                 }
                 RecordKind::Taken => journal.take(r.tsn.saturating_sub(r.ppid.into()), r.tsn)?,
             };
@@ -628,13 +634,14 @@ impl Journal {
     }
 
     /// Held chunks become a message.
-    fn take(&mut self, first: u64, last: u64) -> Result<Delivered, Defect> {
-        let mut message: Option<Delivered> = None;
+    fn take(&mut self, first: u64, last: u64) -> Result<DeliveredMessage, Defect> {
+        let mut message: Option<DeliveredMessage> = None;
         while let Some((&tsn, _)) = self.held.range(first..=last).next()
             && let Some(part) = self.held.remove(&tsn)
         {
             let WaitingFragment { stream, ppid, .. } = part;
-            let empty = Delivered { last, octets: HELD_OVERHEAD_OCTETS, stream, ppid, user: Vec::new() };
+            let empty =
+                DeliveredMessage { last, octets: HELD_OVERHEAD_OCTETS, stream, ppid, user: Vec::new() };
             let message = message.get_or_insert(empty);
             message.octets += part.user.len();
             message.user.extend_from_slice(&part.user);
@@ -644,9 +651,9 @@ impl Journal {
 }
 
 /// The record of a chunk that cannot be delivered yet.
-fn chunk(held: &WaitingFragment) -> Record<'_> {
+fn chunk(held: &WaitingFragment) -> ExportRecord<'_> {
     let WaitingFragment { tsn, flags, stream, ssn, ppid, user, .. } = held;
-    Record {
+    ExportRecord {
         kind: RecordKind::Held,
         flags: *flags,
         stream: *stream,
@@ -659,13 +666,19 @@ fn chunk(held: &WaitingFragment) -> Record<'_> {
 }
 
 /// The record of a message that was delivered without having been held.
-fn delivered(message: &Delivered, number: u64) -> Record<'_> {
-    let Delivered { last, stream, ppid, user, .. } = message;
-    Record { stream: *stream, ppid: *ppid, number, tsn: *last, ..Record::of(RecordKind::Delivered, user) }
+fn delivered(message: &DeliveredMessage, number: u64) -> ExportRecord<'_> {
+    let DeliveredMessage { last, stream, ppid, user, .. } = message;
+    ExportRecord {
+        stream: *stream,
+        ppid: *ppid,
+        number,
+        tsn: *last,
+        ..ExportRecord::of(RecordKind::Delivered, user)
+    }
 }
 
 /// The record of a message, or of none, that held chunks became.
-fn taken(first: u64, last: u64, number: u64) -> Record<'static> {
+fn taken(first: u64, last: u64, number: u64) -> ExportRecord<'static> {
     let before = u32::try_from(last.saturating_sub(first)).unwrap_or(u32::MAX);
-    Record { ppid: before, number, tsn: last, ..Record::of(RecordKind::Taken, &[]) }
+    ExportRecord { ppid: before, number, tsn: last, ..ExportRecord::of(RecordKind::Taken, &[]) }
 }

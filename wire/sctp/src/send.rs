@@ -6,8 +6,8 @@ use whimbrel_ids::Instant;
 
 use crate::config::Config;
 use crate::export::Defect;
-use crate::export::record::{Record, RecordKind};
-use crate::outbox::{AssociationId, Event, Events, Refusal};
+use crate::export::record::{ExportRecord, RecordKind};
+use crate::outbox::{AssociationId, Event, Events, RequestRefusal};
 use crate::packet::{DATA_HEADER_LEN, be16, be32, data_flag, kind, pad, tsn_after};
 use crate::path::PathState;
 
@@ -67,7 +67,7 @@ impl OutgoingData {
 
 /// What a SACK brought.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Acked {
+pub(crate) struct SackOutcome {
     /// It acknowledged something new.
     pub(crate) progress: bool,
     /// It acknowledged what was never sent.
@@ -103,7 +103,7 @@ pub(crate) struct DataSender {
 
 /// The numbers of a sending half that is continued.
 #[derive(Clone, Debug)]
-pub(crate) struct Continued {
+pub(crate) struct ContinuedSender {
     pub(crate) next_tsn: u32,
     pub(crate) cum_acked: u32,
     pub(crate) peer_rwnd: u32,
@@ -146,14 +146,14 @@ impl DataSender {
         let pending = skipped.saturating_sub(self.flight.len());
         let flight = self.flight.range(skipped.min(self.flight.len())..);
         for chunk in flight.chain(self.pending.range(pending.min(self.pending.len())..)) {
-            Record::of(RecordKind::Queued, &chunk.octets).write(out);
+            ExportRecord::of(RecordKind::Queued, &chunk.octets).write(out);
         }
     }
 
     /// The record of the acknowledged part of a message whose end is not acknowledged.
     pub(crate) fn write_begun(&self, out: &mut Vec<u8>) {
         if !self.begun.is_empty() {
-            Record::of(RecordKind::Begun, &self.begun).write(out);
+            ExportRecord::of(RecordKind::Begun, &self.begun).write(out);
         }
     }
 
@@ -174,10 +174,10 @@ impl DataSender {
     /// Continues from the numbers and records of a former sender. All that was under way counts as lost, so that the peer reports at once
     /// what it has.
     pub(crate) fn restore<'a>(
-        numbers: Continued,
-        records: impl Iterator<Item = Record<'a>>,
+        numbers: ContinuedSender,
+        records: impl Iterator<Item = ExportRecord<'a>>,
     ) -> Result<Self, Defect> {
-        let Continued { next_tsn, cum_acked, peer_rwnd, next_ssn, acknowledged } = numbers;
+        let ContinuedSender { next_tsn, cum_acked, peer_rwnd, next_ssn, acknowledged } = numbers;
         let mut sender =
             Self { next_tsn, cum_acked, peer_rwnd: peer_rwnd as usize, next_ssn, ..Self::new(0) };
         let under_way = next_tsn.wrapping_sub(cum_acked).wrapping_sub(1);
@@ -252,19 +252,19 @@ impl DataSender {
         octets: &[u8],
         packet_max: usize,
         config: &Config,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestRefusal> {
         let (stream, ppid, unordered) = message;
         if octets.is_empty() {
-            return Err(Refusal::EmptyMessage);
+            return Err(RequestRefusal::EmptyMessage);
         }
         // Before the peer has answered, the agreed number of streams is not known; the configured number applies.
         let Some(ssn) = self.next_ssn.get_mut(usize::from(stream)) else {
-            return Err(Refusal::InvalidStream);
+            return Err(RequestRefusal::InvalidStream);
         };
         let room = packet_max - crate::packet::HEADER_LEN - DATA_HEADER_LEN;
         let cost = octets.len() + octets.len().div_ceil(room) * CHUNK_OVERHEAD_OCTETS;
         if self.queued_octets + cost > config.send_buffer_octets {
-            return Err(Refusal::SendBufferFull);
+            return Err(RequestRefusal::SendBufferFull);
         }
         let this_ssn = if unordered { 0 } else { *ssn };
         if !unordered {
@@ -350,7 +350,7 @@ impl DataSender {
         }
         if let Some(p) = paths.get_mut(path) {
             p.flight = 0;
-            p.timed_out();
+            p.handle_t3_rtx_expiry();
         }
         self.recovery = None;
     }
@@ -362,7 +362,7 @@ impl DataSender {
         now: Instant,
         paths: &mut [PathState],
         config: &Config,
-    ) -> Acked {
+    ) -> SackOutcome {
         let rwnd = self.peer_rwnd + self.outstanding;
         self.acknowledge(cum, rwnd, &[], now, paths, config)
     }
@@ -374,7 +374,7 @@ impl DataSender {
         now: Instant,
         paths: &mut [PathState],
         config: &Config,
-    ) -> Option<Acked> {
+    ) -> Option<SackOutcome> {
         let (cum, a_rwnd, gaps) = (be32(value, 0)?, be32(value, 4)?, usize::from(be16(value, 8)?));
         let blocks = value.get(12..12 + 4 * gaps)?;
         Some(self.acknowledge(cum, a_rwnd as usize, blocks, now, paths, config))
@@ -388,13 +388,13 @@ impl DataSender {
         now: Instant,
         paths: &mut [PathState],
         config: &Config,
-    ) -> Acked {
+    ) -> SackOutcome {
         if tsn_after(self.cum_acked, cum) {
-            return Acked::default(); // an old one, overtaken
+            return SackOutcome::default(); // an old one, overtaken
         }
         let last_sent = self.next_tsn.wrapping_sub(1);
         if tsn_after(cum, last_sent) {
-            return Acked { progress: false, violation: true };
+            return SackOutcome { progress: false, violation: true };
         }
         for p in paths.iter_mut() {
             (p.flight_before, p.acked_now, p.lost_now) = (p.flight, 0, false);
@@ -412,7 +412,7 @@ impl DataSender {
         if let Some((path, sent)) = round.rtt
             && let Some(p) = paths.get_mut(path)
         {
-            p.measured(now.since(sent), config);
+            p.update_rto(now.since(sent), config);
         }
         if self.recovery.is_some_and(|exit| !tsn_after(exit, cum)) {
             self.recovery = None;
@@ -435,7 +435,7 @@ impl DataSender {
             }
         }
         self.peer_rwnd = a_rwnd.saturating_sub(self.outstanding);
-        Acked { progress: round.newest.is_some(), violation: false }
+        SackOutcome { progress: round.newest.is_some(), violation: false }
     }
 
     /// A chunk was acknowledged cumulatively: forget it.
@@ -532,7 +532,7 @@ impl DataSender {
         }
         if !in_recovery && paths.iter().any(|p| p.lost_now) {
             for p in paths.iter_mut().filter(|p| p.lost_now) {
-                p.fast_retransmit();
+                p.halve_window();
             }
             self.recovery = Some(self.next_tsn.wrapping_sub(1));
             self.urgent = true;
@@ -574,7 +574,7 @@ impl Round {
 }
 
 fn begin_transit(chunk: &mut OutgoingData, p: &mut PathState, path: usize, now: Instant) {
-    p.about_to_send(now);
+    p.decay_idle_window(now);
     p.flight += chunk.user_octets;
     if p.t3.is_none() {
         p.t3 = Some(now + p.rto);

@@ -5,7 +5,7 @@ use super::sim;
 use sim::craft::*;
 use sim::{Net, Seen, address, pair};
 use std::time::Duration;
-use whimbrel_sctp::{DownReason, Input, Refusal, Send};
+use whimbrel_sctp::{DownReason, Input, RequestRefusal, Send};
 
 const BEGINNING: u8 = 2;
 const END: u8 = 1;
@@ -183,20 +183,23 @@ fn a_full_send_buffer_refuses() {
     let (a, b) = (net.add(1, |c| c.send_buffer_octets = 50_000), net.add(1, |_| {}));
     let id = net.connect(a, b);
     net.send(a, id, 0, b"too early");
-    assert_eq!(net.nodes[a].seen, [Seen::Refused(Refusal::NotEstablished)]);
+    assert_eq!(net.nodes[a].seen, [Seen::Refused(RequestRefusal::NotEstablished)]);
     net.seconds(1);
     net.cut = vec![address(1, 0)];
     net.nodes[a].seen.clear();
     for _ in 0..100 {
         net.send(a, id, 0, &[7; 1000]);
     }
-    let refused = net.nodes[a].seen.iter().filter(|s| **s == Seen::Refused(Refusal::SendBufferFull)).count();
+    let refused =
+        net.nodes[a].seen.iter().filter(|s| **s == Seen::Refused(RequestRefusal::SendBufferFull)).count();
     assert_eq!(refused, 100 - 50_000 / 1128);
     net.cut.clear();
     net.seconds(30);
     assert_eq!(net.nodes[b].data().len(), 50_000 / 1128);
     net.send(a, id, 0, b"room again");
-    for (stream, octets, why) in [(32, &b"x"[..], Refusal::InvalidStream), (0, b"", Refusal::EmptyMessage)] {
+    for (stream, octets, why) in
+        [(32, &b"x"[..], RequestRefusal::InvalidStream), (0, b"", RequestRefusal::EmptyMessage)]
+    {
         let send = Send { association: id, stream, ppid: 60, unordered: false, octets };
         net.input_and_flush(a, Input::Send(send));
         assert_eq!(net.nodes[a].seen.last(), Some(&Seen::Refused(why)));

@@ -5,7 +5,7 @@ use super::sim;
 use proptest::prelude::*;
 use sim::{Net, Random, Seen, Weather, address, pair};
 use std::time::Duration;
-use whimbrel_sctp::{Config, DownReason, Input, Refusal, Send, State};
+use whimbrel_sctp::{Config, DownReason, Input, RequestRefusal, Send, State};
 
 #[test] // RFC 9260 §5.1: four packets, and streams are the smaller of what both allow
 fn an_association_opens_in_two_round_trips() {
@@ -138,7 +138,11 @@ fn abort_ends_both_sides_at_once() {
     net.run(Duration::from_millis(10));
     assert_eq!(net.nodes[1].down(), Some(DownReason::AbortedByPeer { cause: Some(12) }));
     net.send(0, id, 0, b"late");
-    assert_eq!(net.nodes[0].seen.last(), Some(&Seen::Refused(Refusal::UnknownAssociation)), "stale name");
+    assert_eq!(
+        net.nodes[0].seen.last(),
+        Some(&Seen::Refused(RequestRefusal::UnknownAssociation)),
+        "stale name"
+    );
 }
 
 #[test] // RFC 9260 §6.6: an unordered message does not wait, an ordered one does, other streams do not

@@ -9,5 +9,6 @@ mod exchange;
 mod hold;
 mod hostile;
 mod paths;
+mod state_table;
 mod successor;
 mod unexpected;

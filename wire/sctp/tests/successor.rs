@@ -10,7 +10,7 @@ use sim::replaced::{Bank, Dies, Replaced, SECRET};
 use sim::{Net, PORT, Weather};
 use whimbrel_ids::Instant;
 use whimbrel_sctp::{
-    AssociationId, Config, Defect, DownReason, Endpoint, Input, Layout, Outbox, Saved, Send, State,
+    AssociationId, Config, Defect, DownReason, Endpoint, Input, Layout, Outbox, SavedStore, Send, State,
 };
 
 const STREAMS: u16 = 5;
@@ -328,7 +328,7 @@ proptest! {
         octets in prop::collection::vec(any::<u8>(), 0..4_000),
     ) {
         struct Anything(u64, Vec<u8>);
-        impl Saved for Anything {
+        impl SavedStore for Anything {
             fn layout(&self) -> Layout {
                 Layout::of(&Config::new(PORT))
             }

@@ -9,17 +9,17 @@ pub(crate) mod target;
 
 use crate::envelope::{Effect, HandoverTarget};
 use crate::input::Input;
-use crate::n14::{Body, N14, PeerAmfId, Relation};
+use crate::n14::{N14, N14Body, PeerAmfId, Relation};
 use crate::procedure::{Lane, Ue, out_of_state};
 
 /// Sends a message to a peer AMF.
-fn send_n14(ue: Ue, to: PeerAmfId, relation: Relation, body: Body) {
+fn send_n14(ue: Ue, to: PeerAmfId, relation: Relation, body: N14Body) {
     let octets = N14 { relation, body }.to_flat();
     ue.emit(Effect::PeerAmf { to, octets }, None);
 }
 
 /// Delivers a peer AMF's message to the procedure that awaits it, a handover or a registration.
-fn deliver(ue: Ue, body: Body) {
+fn deliver(ue: Ue, body: N14Body) {
     let input = Input::PeerAmf(body.into());
     let stray = ue.with(|p| {
         p.lanes.deliver(Lane::Handover, input).or_else(|input| p.lanes.deliver(Lane::Mobility, input))
@@ -33,9 +33,9 @@ fn deliver(ue: Ue, body: Body) {
 pub(crate) fn received(ue: Ue, from: PeerAmfId, octets: &[u8], to: Option<&HandoverTarget>) {
     let Ok(N14 { relation, body }) = N14::from_octets(octets) else { return out_of_state(ue) };
     match body {
-        Body::CreateUeContext(context) => target::create(ue, from, relation, context, to.cloned()),
-        Body::TransferUeContext(shown) => registration::transfer(ue, from, relation, shown),
-        body @ (Body::UeContextTransferred(_) | Body::UeContextNotTransferred(_)) => {
+        N14Body::CreateUeContext(context) => target::create(ue, from, relation, context, to.cloned()),
+        N14Body::TransferUeContext(shown) => registration::transfer(ue, from, relation, shown),
+        body @ (N14Body::UeContextTransferred(_) | N14Body::UeContextNotTransferred(_)) => {
             registration::answered(ue, from, relation, body);
         }
         body if body.is_of_source() => target::handle(ue, from, relation, body),

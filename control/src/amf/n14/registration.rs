@@ -24,9 +24,9 @@ use crate::envelope::UeId;
 use crate::event::Event;
 use crate::flat::Checkpoint;
 use crate::input::Input;
-use crate::n14::{Body, Completed, PeerAmfId, Relation, Shown, Transferred};
-use crate::procedure::{End, Interrupt, Lane, Procedure, Ue, out_of_state};
-use crate::services::nsmf::TakenOver;
+use crate::n14::{N14Body, PeerAmfId, Relation, TransferCompletion, TransferredUe, UeProof};
+use crate::procedure::{Interrupt, Lane, Procedure, ProcedureEnd, Ue, out_of_state};
+use crate::services::nsmf::TakenOverSessions;
 use crate::state::{
     ContextTransfer, InboundTransfer, IncomingSession, OutboundTransfer, SmContext, UeContext,
 };
@@ -38,14 +38,14 @@ const REGISTRATION: Duration = Duration::from_secs(60);
 // The former AMF.
 
 /// Step 4: UEContextTransfer. It proves that the UE is in a cell of the requesting AMF if the request in it verifies.
-pub(crate) fn transfer(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) {
+pub(crate) fn transfer(ue: Ue, to: PeerAmfId, relation: Relation, shown: UeProof) {
     let asker = relation.source;
     let relation = Relation { source: ue.with(|p| p.id), ..relation };
     if ue.with(|p| p.amf.outbound().is_some_and(|d| d.is(to, relation))) {
-        return super::deliver(ue, Body::TransferUeContext(shown)); // the answer was lost
+        return super::deliver(ue, N14Body::TransferUeContext(shown)); // the answer was lost
     }
     let Some(before) = ue.with(|p| signed(p, &shown.nas)) else {
-        return send_n14(ue, to, relation, Body::UeContextNotTransferred(asker));
+        return send_n14(ue, to, relation, N14Body::UeContextNotTransferred(asker));
     };
     if let Some((association, name)) =
         ue.with(|p| p.amf.connection.as_ref().map(|c| (c.association, c.amf_ue_ngap_id)))
@@ -61,8 +61,8 @@ pub(crate) fn transfer(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) 
         ue.with(|p| p.amf.mobility.context_transfer = Some(ContextTransfer::Outbound(departure).into()));
         let give = || give(ue, to, relation, asker, before.clone());
         if alone(ue, Lane::Mobility).await.is_err() || !give() {
-            if let Some(d) = ue.with(|p| p.amf.take_outbound()) {
-                send_n14(ue, to, relation, Body::UeContextNotTransferred(asker));
+            if let Some(d) = ue.with(|p| p.amf.abort_outbound()) {
+                send_n14(ue, to, relation, N14Body::UeContextNotTransferred(asker));
                 source::over(ue, &d);
             }
             return;
@@ -74,9 +74,9 @@ pub(crate) fn transfer(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) 
                 source::repeat_answer(ue, source::REPEAT_ANSWER).await;
             }
             Err(peer_knows) => {
-                if let Some(d) = ue.with(|p| p.amf.take_outbound()) {
+                if let Some(d) = ue.with(|p| p.amf.abort_outbound()) {
                     if !peer_knows {
-                        send_n14(ue, to, relation, Body::ReleaseUeContext);
+                        send_n14(ue, to, relation, N14Body::ReleaseUeContext);
                     }
                     source::over(ue, &d);
                 }
@@ -107,11 +107,11 @@ fn give(ue: Ue, to: PeerAmfId, relation: Relation, asker: UeId, before: Box<NasS
         rests.amf.security.current = Some(before);
         let state = Checkpoint::of(&rests)?.into_flat();
         p.amf.outbound_mut()?.executing();
-        Some(Transferred { asker, state, upfs })
+        Some(TransferredUe { asker, state, upfs })
     });
     match transferred {
         Some(transferred) => {
-            send_n14(ue, to, relation, Body::UeContextTransferred(transferred.into()));
+            send_n14(ue, to, relation, N14Body::UeContextTransferred(transferred.into()));
             true
         }
         None => false,
@@ -122,18 +122,18 @@ fn give(ue: Ue, to: PeerAmfId, relation: Relation, asker: UeId, before: Box<NasS
 /// repeated request is answered again. `Err`: the UE stays here; the value is whether the peer AMF has reported that.
 async fn registered(ue: Ue, give: impl Fn() -> bool) -> Result<(), bool> {
     let until = ue.now() + REGISTRATION;
-    let answers = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, Body::Registered { .. } | Body::NotRegistered | Body::TransferUeContext(_)));
+    let answers = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, N14Body::Registered { .. } | N14Body::NotRegistered | N14Body::TransferUeContext(_)));
     loop {
         let Ok(Input::PeerAmf(body)) = ue.receive(answers, until.since(ue.now())).await else {
             return Err(false);
         };
         match *body {
-            Body::Registered { smf, sessions } => {
+            N14Body::Registered { smf, sessions } => {
                 let given = ue.smf().hand_over_sessions(ue, &sessions, smf, &[]).await.map_err(|_| false)?;
                 source::settle(ue, given);
                 return Ok(());
             }
-            Body::TransferUeContext(_) if give() => {}
+            N14Body::TransferUeContext(_) if give() => {}
             _ => return Err(true),
         }
     }
@@ -142,7 +142,7 @@ async fn registered(ue: Ue, give: impl Fn() -> bool) -> Result<(), bool> {
 // The AMF to which the UE comes.
 
 /// The context that was transferred for a UE.
-pub(crate) struct Brought {
+pub(crate) struct BroughtContext {
     /// The UE's request, deciphered with its keys.
     pub(crate) request: Rc<RegistrationRequest>,
     sessions: BTreeMap<PduSessionId, Box<SmContext>>,
@@ -155,7 +155,7 @@ pub(crate) async fn fetch(
     ue: Ue,
     request: &RegistrationRequest,
     sealed: Option<Box<[u8]>>,
-) -> Result<Option<Brought>, End> {
+) -> Result<Option<BroughtContext>, ProcedureEnd> {
     let (Some(nas), MobileIdentity::Guti(guti)) = (sealed, &request.mobile_identity) else { return Ok(None) };
     let config = ue.config();
     let peers = (0u8..).map(PeerAmfId).zip(&config.amf.peer_amfs);
@@ -166,9 +166,9 @@ pub(crate) async fn fetch(
         p.amf.mobility.context_transfer =
             Some(ContextTransfer::Inbound(InboundTransfer::asked(to, relation)).into())
     });
-    let brought = match transferred(ue, to, relation, Shown { tmsi: guti.tmsi, nas: nas.to_vec() }).await {
+    let brought = match transferred(ue, to, relation, UeProof { tmsi: guti.tmsi, nas: nas.to_vec() }).await {
         Ok(Input::PeerAmf(body)) => match *body {
-            Body::UeContextTransferred(transferred) => take(ue, &transferred, &nas),
+            N14Body::UeContextTransferred(transferred) => take(ue, &transferred, &nas),
             _ => None,
         },
         Ok(_) | Err(Interrupt::TimedOut) => None,
@@ -184,11 +184,11 @@ pub(crate) async fn fetch(
 }
 
 /// The request is repeated until the former AMF answers: a request or an answer may be lost with a CTA.
-async fn transferred(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) -> Result<Input, Interrupt> {
-    let answers = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, Body::UeContextTransferred(_) | Body::UeContextNotTransferred(_)));
+async fn transferred(ue: Ue, to: PeerAmfId, relation: Relation, shown: UeProof) -> Result<Input, Interrupt> {
+    let answers = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, N14Body::UeContextTransferred(_) | N14Body::UeContextNotTransferred(_)));
     let until = ue.now() + ue.config().timers.guard;
     loop {
-        send_n14(ue, to, relation, Body::TransferUeContext(shown.clone()));
+        send_n14(ue, to, relation, N14Body::TransferUeContext(shown.clone()));
         match ue.receive(answers, PATIENCE.min(until.since(ue.now()))).await {
             Err(Interrupt::TimedOut) if ue.now() < until => {}
             answer => return answer,
@@ -197,7 +197,7 @@ async fn transferred(ue: Ue, to: PeerAmfId, relation: Relation, shown: Shown) ->
 }
 
 /// Takes the received context over if its keys verify the request.
-fn take(ue: Ue, transferred: &Transferred, nas: &[u8]) -> Option<Brought> {
+fn take(ue: Ue, transferred: &TransferredUe, nas: &[u8]) -> Option<BroughtContext> {
     let config = ue.config();
     let UeContext { amf, sessions, grant, veil, .. } =
         *Checkpoint::from_octets(transferred.state.octets()).ok()?.context().ok()?;
@@ -230,14 +230,15 @@ fn take(ue: Ue, transferred: &Transferred, nas: &[u8]) -> Option<Brought> {
     // An initial registration begins without sessions (TS 24.501 §5.5.1.2.4).
     let initial = request.registration_type.kind == RegistrationKind::Initial;
     let sessions = if initial { BTreeMap::new() } else { sessions };
-    let TakenOver { sessions, coming, .. } = ue.smf().take_over_sessions(ue, sessions, &transferred.upfs);
+    let TakenOverSessions { sessions, coming, .. } =
+        ue.smf().take_over_sessions(ue, sessions, &transferred.upfs);
     ue.with(|p| (p.grant, p.veil) = (grant, veil));
-    Some(Brought { request: Rc::new(request), sessions, coming })
+    Some(BroughtContext { request: Rc::new(request), sessions, coming })
 }
 
 /// Step 10: the UE and its sessions are taken over.
-pub(crate) async fn here(ue: Ue, brought: Brought) -> Result<(), End> {
-    let Brought { sessions, coming, .. } = brought;
+pub(crate) async fn here(ue: Ue, brought: BroughtContext) -> Result<(), ProcedureEnd> {
+    let BroughtContext { sessions, coming, .. } = brought;
     let Some((from, relation)) = ue.with(|p| {
         let Some(ContextTransfer::Inbound(a)) = p.amf.mobility.context_transfer.as_deref_mut() else {
             return None;
@@ -251,7 +252,7 @@ pub(crate) async fn here(ue: Ue, brought: Brought) -> Result<(), End> {
     ue.smf().await_sessions(ue, &[]); // the UPF buffers its packets
     let smf = ue.config().smf.node_id;
     let taken: Vec<(PduSessionId, _)> = coming.iter().map(|c| (c.psi, c.cp_seid)).collect();
-    let status = || Body::Registered { smf, sessions: taken.clone() };
+    let status = || N14Body::Registered { smf, sessions: taken.clone() };
     send_n14(ue, from, relation, status());
     let answer = completed(ue, (from, relation), status).await;
     ue.with(|p| p.amf.mobility.context_transfer = None);
@@ -261,10 +262,10 @@ pub(crate) async fn here(ue: Ue, brought: Brought) -> Result<(), End> {
         ue.smf().disown_sessions(ue, &coming);
     })?;
     match answer {
-        Some(Completed::HandedOver(given)) => ue.smf().sessions_handed_over(ue, &coming, &given),
+        Some(TransferCompletion::HandedOver(given)) => ue.smf().sessions_handed_over(ue, &coming, &given),
         // The source has given the transfer up meanwhile and keeps the sessions.
-        Some(Completed::Cancelled) => ue.with(|p| p.sessions.clear()),
-        Some(Completed::Gone) | None => ue.smf().claim_sessions(ue, &coming, &[]).await?,
+        Some(TransferCompletion::Cancelled) => ue.with(|p| p.sessions.clear()),
+        Some(TransferCompletion::Gone) | None => ue.smf().claim_sessions(ue, &coming, &[]).await?,
     }
     Ok(())
 }
@@ -280,12 +281,12 @@ pub(crate) fn not_here(ue: Ue) {
         to
     });
     if let Some((from, relation)) = from {
-        send_n14(ue, from, relation, Body::NotRegistered);
+        send_n14(ue, from, relation, N14Body::NotRegistered);
     }
 }
 
 /// The former AMF's answer, recognised by the random number of the request.
-pub(crate) fn answered(ue: Ue, from: PeerAmfId, relation: Relation, body: Body) {
+pub(crate) fn answered(ue: Ue, from: PeerAmfId, relation: Relation, body: N14Body) {
     let ours = ue.with(|p| match p.amf.mobility.context_transfer.as_deref_mut() {
         Some(ContextTransfer::Inbound(a)) => a.answered(from, relation),
         _ => false,
@@ -293,8 +294,8 @@ pub(crate) fn answered(ue: Ue, from: PeerAmfId, relation: Relation, body: Body) 
     if ours {
         return super::deliver(ue, body);
     }
-    if matches!(body, Body::UeContextTransferred(_)) {
-        send_n14(ue, from, relation, Body::NotRegistered); // too late
+    if matches!(body, N14Body::UeContextTransferred(_)) {
+        send_n14(ue, from, relation, N14Body::NotRegistered); // too late
     }
     out_of_state(ue);
 }

@@ -15,21 +15,24 @@ use whimbrel_ngap::msg::{
 use super::send_n14;
 use crate::amf::as_security::{offer_chain, settle_chain};
 use crate::amf::connection::lost;
-use crate::amf::handover::{self, FORWARDING, Failed};
+use crate::amf::handover::{self, FORWARDING, FailedHandover};
 use crate::amf::mobility_restrictions::permitted;
 use crate::amf::n2::{ids, release_command, send, send_nas, send_release_command};
 use crate::amf::{predicted_handover, target};
 use crate::envelope::AssociationId;
-use crate::event::{Dropped, Event};
+use crate::event::{Event, MessageDropReason};
 use crate::flat::{self, Checkpoint};
 use crate::input::Input;
 use crate::n14::{
-    Body, Completed, Created, HandedOverSession, Keys, PeerAmfId, Relation, UeContextCreateData,
+    HandedOverSession, Keys, N14Body, PeerAmfId, PreparedResources, Relation, TransferCompletion,
+    UeContextCreateData,
 };
 use crate::procedure::{Interrupt, Lane, Procedure, Ue, out_of_state};
 use crate::refusal::Refusal;
 use crate::services::namf::HANDOVER_EXECUTION;
-use crate::state::{Asked, ContextTransfer, OutboundTransfer, Phase, Security, UeContext};
+use crate::state::{
+    ContextTransfer, DownlinkProtection, HandoverSessions, OutboundTransfer, Phase, UeContext,
+};
 
 /// HANDOVER REQUIRED names a gNB of another AMF (TS 23.502 §4.9.1.3.2 steps 1 and 2).
 pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: PeerAmfId) {
@@ -40,23 +43,23 @@ pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: PeerAmfId) {
     let commanded = |d: &OutboundTransfer| d.phase == Phase::Executing && d.to == to;
     if ue.with(|p| p.amf.outbound().is_some_and(commanded)) {
         let subject = ue.with(|p| p.subject());
-        return ue.event(Event::Dropped { subject, why: Dropped::Duplicate }); // it has its HANDOVER COMMAND
+        return ue.event(Event::Dropped { subject, why: MessageDropReason::Duplicate }); // it has its HANDOVER COMMAND
     }
     let ue = ue.on(Lane::Handover);
     ue.start(Lane::Handover, Procedure::Handover, async move {
         let began = ue.now();
         match depart(ue, m.into(), to).await {
             Ok(()) => left(ue, began).await,
-            Err(Failed::Refused { cause, refusal, container, target_knows }) => {
+            Err(FailedHandover::Refused { cause, refusal, container, target_knows }) => {
                 failed(ue, cause, refusal, container, target_knows);
             }
             // Another handover has superseded it. In all other cases the target has been released already.
-            Err(Failed::Interrupted(Interrupt::Superseded(_))) => {
+            Err(FailedHandover::Interrupted(Interrupt::Superseded(_))) => {
                 if let Some(d) = abandon(ue) {
                     over(ue, &d);
                 }
             }
-            Err(Failed::Interrupted(_)) => {}
+            Err(FailedHandover::Interrupted(_)) => {}
         }
     });
 }
@@ -71,7 +74,7 @@ fn check(ue: Ue, m: &HandoverRequired) -> Result<(), (CauseRadioNetwork, Refusal
     handover::ready(ue)
 }
 
-async fn depart(ue: Ue, m: Rc<HandoverRequired>, to: PeerAmfId) -> Result<(), Failed> {
+async fn depart(ue: Ue, m: Rc<HandoverRequired>, to: PeerAmfId) -> Result<(), FailedHandover> {
     target::release_source(ue); // of an earlier handover
     let relation = Relation { source: ue.with(|p| p.id), token: ue.random() };
     ue.with(|p| {
@@ -96,7 +99,7 @@ async fn depart(ue: Ue, m: Rc<HandoverRequired>, to: PeerAmfId) -> Result<(), Fa
 }
 
 /// Only an idle UE context can be transferred: waits until the UE's other lanes are free.
-pub(super) async fn alone(ue: Ue, lane: Lane) -> Result<(), Failed> {
+pub(super) async fn alone(ue: Ue, lane: Lane) -> Result<(), FailedHandover> {
     predicted_handover::withdraw(ue);
     let until = ue.now() + ue.config().timers.guard;
     while !ue.with(|p| p.lanes.no_other_lane_runs(lane)) {
@@ -104,7 +107,7 @@ pub(super) async fn alone(ue: Ue, lane: Lane) -> Result<(), Failed> {
             Ok(_) => {}
             Err(Interrupt::TimedOut) => {
                 let cause = CauseRadioNetwork::InteractionWithOtherProcedure.into();
-                return Err(Failed::early(cause, BUSY));
+                return Err(FailedHandover::early(cause, BUSY));
             }
             Err(other) => return Err(other.into()),
         }
@@ -115,8 +118,8 @@ pub(super) async fn alone(ue: Ue, lane: Lane) -> Result<(), Failed> {
 const BUSY: Refusal =
     Refusal::Protocol("HANDOVER REQUIRED to another AMF for a UE that is at something else");
 
-fn busy() -> Failed {
-    Failed::new(CauseRadioNetwork::InteractionWithOtherProcedure, BUSY)
+fn busy() -> FailedHandover {
+    FailedHandover::new(CauseRadioNetwork::InteractionWithOtherProcedure, BUSY)
 }
 
 /// The part of a UE's state that may not change while its context is being transferred: no COUNT of its keys may be used twice.
@@ -135,14 +138,14 @@ fn standing(p: &UeContext) -> u32 {
 }
 
 /// The UE's state, with the keys for its next gNB.
-fn create(ue: Ue, m: &HandoverRequired) -> Result<(Asked, u32), Failed> {
+fn create(ue: Ue, m: &HandoverRequired) -> Result<(HandoverSessions, u32), FailedHandover> {
     let named = handover::named(m);
     let (sessions, refused): (Vec<_>, Vec<_>) =
         named.into_iter().partition(|&psi| ue.smf().prepare_handover(ue, psi).is_some());
     let unknown = || Cause::from(CauseRadioNetwork::UnknownPduSessionId);
     if sessions.is_empty() {
         let refusal = Refusal::Protocol("HANDOVER REQUIRED names no session that can be handed over");
-        return Err(Failed::early(unknown(), refusal));
+        return Err(FailedHandover::early(unknown(), refusal));
     }
     let upfs = ue.smf().session_upfs(ue);
     let ready = ue.with(|p| {
@@ -156,7 +159,7 @@ fn create(ue: Ue, m: &HandoverRequired) -> Result<(Asked, u32), Failed> {
         Some((state, upfs, Keys::of(&fresh), d.to, d.relation, standing(p)))
     });
     let Some((state, upfs, keys, to, relation, standing)) = ready else {
-        return Err(Failed::early(CauseRadioNetwork::InteractionWithOtherProcedure.into(), BUSY));
+        return Err(FailedHandover::early(CauseRadioNetwork::InteractionWithOtherProcedure.into(), BUSY));
     };
     let mut required = Vec::new();
     Message::from(m.clone()).encode(&mut required);
@@ -164,24 +167,26 @@ fn create(ue: Ue, m: &HandoverRequired) -> Result<(Asked, u32), Failed> {
         ue,
         to,
         relation,
-        Body::CreateUeContext(UeContextCreateData { state, required, keys, upfs }.into()),
+        N14Body::CreateUeContext(UeContextCreateData { state, required, keys, upfs }.into()),
     );
     phase(ue, Phase::Preparing);
     let refused = refused.into_iter().map(|psi| (psi, unknown())).collect();
-    Ok((Asked { sessions, refused }, standing))
+    Ok((HandoverSessions { sessions, refused }, standing))
 }
 
-async fn created(ue: Ue) -> Result<(Box<HandoverRequestAcknowledge>, Box<Created>), Failed> {
-    let answers = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, Body::UeContextCreated(_) | Body::UeContextNotCreated(_)));
+async fn created(
+    ue: Ue,
+) -> Result<(Box<HandoverRequestAcknowledge>, Box<PreparedResources>), FailedHandover> {
+    let answers = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, N14Body::UeContextCreated(_) | N14Body::UeContextNotCreated(_)));
     // The target reads the subscription before it asks its gNB.
     let timers = ue.config().timers;
     match ue.receive(answers, timers.guard + timers.gnb_answer).await {
         Ok(Input::PeerAmf(body)) => match *body {
-            Body::UeContextCreated(created) => match Message::decode(&created.acknowledge) {
+            N14Body::UeContextCreated(created) => match Message::decode(&created.acknowledge) {
                 Ok(Message::HandoverRequestAcknowledge(m)) => Ok((m.into(), created)),
                 _ => Err(silent("the other AMF's answer holds no HANDOVER REQUEST ACKNOWLEDGE")),
             },
-            Body::UeContextNotCreated(failure) => Err(not_created(&failure)),
+            N14Body::UeContextNotCreated(failure) => Err(not_created(&failure)),
             _ => Err(silent("no answer of the other AMF")),
         },
         Ok(_) | Err(Interrupt::TimedOut) => Err(silent("no answer of the other AMF")),
@@ -189,32 +194,35 @@ async fn created(ue: Ue) -> Result<(Box<HandoverRequestAcknowledge>, Box<Created
     }
 }
 
-fn silent(what: &'static str) -> Failed {
-    Failed::new(CauseRadioNetwork::HoFailureInTarget5GcNgranNodeOrTargetSystem, Refusal::RadioFailure(what))
+fn silent(what: &'static str) -> FailedHandover {
+    FailedHandover::new(
+        CauseRadioNetwork::HoFailureInTarget5GcNgranNodeOrTargetSystem,
+        Refusal::RadioFailure(what),
+    )
 }
 
 /// The target refuses the UE, with its cause or its gNB's (TS 38.413 §8.4.2.3).
-fn not_created(failure: &[u8]) -> Failed {
+fn not_created(failure: &[u8]) -> FailedHandover {
     let refusal = Refusal::RadioFailure("the other AMF does not take the UE");
     match Message::decode(failure) {
         Ok(Message::HandoverFailure(m)) => {
             let HandoverFailure { cause, target_to_source_failure_transparent_container: container, .. } = m;
-            Failed::Refused { cause, refusal, container, target_knows: true }
+            FailedHandover::Refused { cause, refusal, container, target_knows: true }
         }
         _ => {
             let cause = CauseRadioNetwork::HoFailureInTarget5GcNgranNodeOrTargetSystem;
-            Failed::Refused { cause: cause.into(), refusal, container: None, target_knows: true }
+            FailedHandover::Refused { cause: cause.into(), refusal, container: None, target_knows: true }
         }
     }
 }
 
 /// §4.9.1.3.3 step 6: awaits the target's report that the UE has arrived.
-async fn arrived(ue: Ue) -> Result<(), Failed> {
-    let answers = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, Body::HandoverComplete | Body::UeContextNotCreated(_)));
+async fn arrived(ue: Ue) -> Result<(), FailedHandover> {
+    let answers = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, N14Body::HandoverComplete | N14Body::UeContextNotCreated(_)));
     match ue.receive(answers, HANDOVER_EXECUTION).await {
         Ok(Input::PeerAmf(body)) => match *body {
-            Body::HandoverComplete => Ok(()),
-            Body::UeContextNotCreated(failure) => Err(not_created(&failure)),
+            N14Body::HandoverComplete => Ok(()),
+            N14Body::UeContextNotCreated(failure) => Err(not_created(&failure)),
             _ => Err(handover::ue_did_not_arrive()),
         },
         Ok(_) | Err(Interrupt::TimedOut) => Err(handover::ue_did_not_arrive()),
@@ -232,7 +240,7 @@ pub(super) fn settle(ue: Ue, given: Vec<HandedOverSession>) {
         Some((d.to, d.relation))
     });
     if let Some((to, relation)) = peer {
-        send_n14(ue, to, relation, Body::Completed(Completed::HandedOver(given)));
+        send_n14(ue, to, relation, N14Body::Completed(TransferCompletion::HandedOver(given)));
     }
 }
 
@@ -249,14 +257,14 @@ async fn left(ue: Ue, began: Instant) {
 pub(super) async fn repeat_answer(ue: Ue, patience: Duration) {
     let until = ue.now() + patience;
     while ue.now() < until {
-        let again = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, Body::HandoverComplete | Body::Registered { .. }));
+        let again = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, N14Body::HandoverComplete | N14Body::Registered { .. }));
         let Ok(_) = ue.receive(again, until.since(ue.now())).await else { break };
         let answer = ue.with(|p| {
             let d = p.amf.outbound()?;
             Some((d.to, d.relation, d.given.clone()?))
         });
         if let Some((to, relation, given)) = answer {
-            send_n14(ue, to, relation, Body::Completed(Completed::HandedOver(given)));
+            send_n14(ue, to, relation, N14Body::Completed(TransferCompletion::HandedOver(given)));
         }
     }
 }
@@ -266,9 +274,9 @@ pub(super) const REPEAT_ANSWER: Duration = Duration::from_secs(3);
 
 /// The handover failed: the source serves the UE, if it is not lost.
 fn failed(ue: Ue, cause: Cause, refusal: Refusal, container: Option<Vec<u8>>, target_knows: bool) {
-    let Some(d) = ue.with(|p| p.amf.take_outbound()) else { return };
+    let Some(d) = ue.with(|p| p.amf.abort_outbound()) else { return };
     if !target_knows && d.phase != Phase::Waiting {
-        send_n14(ue, d.to, d.relation, Body::ReleaseUeContext);
+        send_n14(ue, d.to, d.relation, N14Body::ReleaseUeContext);
     }
     if d.phase != Phase::Executing {
         handover::preparation_failure(ue, cause, container);
@@ -296,12 +304,12 @@ pub(crate) fn abandon(ue: Ue) -> Option<OutboundTransfer> {
         if p.amf.outbound().is_none_or(|d| d.given.is_some()) {
             return None;
         }
-        let d = p.amf.take_outbound()?;
+        let d = p.amf.abort_outbound()?;
         p.lanes.interrupt(Lane::Handover, Interrupt::ConnectionLost);
         Some(d)
     })?;
     if d.phase != Phase::Waiting {
-        send_n14(ue, d.to, d.relation, Body::ReleaseUeContext);
+        send_n14(ue, d.to, d.relation, N14Body::ReleaseUeContext);
     }
     ue.smf().stop_forwarding(ue);
     Some(d)
@@ -314,7 +322,7 @@ fn back(ue: Ue, d: &OutboundTransfer) {
 /// The UE stays: messages held for it are sent, and waiting procedures continue.
 pub(super) fn over(ue: Ue, d: &OutboundTransfer) {
     for (message, security) in &d.held {
-        if *security != Security::Proposed || ue.with(|p| p.amf.security.proposed.is_some()) {
+        if *security != DownlinkProtection::Proposed || ue.with(|p| p.amf.security.proposed.is_some()) {
             send_nas(ue, message, *security);
         }
     }
@@ -349,21 +357,21 @@ pub(crate) fn ran_status(ue: Ue, message: &Message) -> bool {
     if let Some((to, relation)) = to {
         let mut octets = Vec::new();
         message.encode(&mut octets);
-        send_n14(ue, to, relation, Body::RanStatus(octets));
+        send_n14(ue, to, relation, N14Body::RanStatus(octets));
     }
     to.is_some()
 }
 
 /// Handles a message of the target AMF.
-pub(crate) fn handle(ue: Ue, from: PeerAmfId, relation: Relation, body: Body) {
+pub(crate) fn handle(ue: Ue, from: PeerAmfId, relation: Relation, body: N14Body) {
     let ours = ue.with(|p| p.amf.outbound().is_some_and(|d| d.is(from, relation)));
     if !ours {
         // Of a handover that was cancelled.
         return match body {
-            Body::HandoverComplete | Body::Registered { .. } => {
-                send_n14(ue, from, relation, Body::Completed(Completed::Cancelled))
+            N14Body::HandoverComplete | N14Body::Registered { .. } => {
+                send_n14(ue, from, relation, N14Body::Completed(TransferCompletion::Cancelled))
             }
-            Body::UeContextCreated(_) => send_n14(ue, from, relation, Body::ReleaseUeContext),
+            N14Body::UeContextCreated(_) => send_n14(ue, from, relation, N14Body::ReleaseUeContext),
             _ => out_of_state(ue),
         };
     }

@@ -21,7 +21,7 @@ use whimbrel_ngap::transfer::HandoverResourceAllocationUnsuccessfulTransfer;
 use super::{registration, send_n14};
 use crate::amf::as_security::Fresh;
 use crate::amf::context_setup::release_session_resources;
-use crate::amf::handover::{self, Failed};
+use crate::amf::handover::{self, FailedHandover};
 use crate::amf::handover_request::request;
 use crate::amf::mobility_restrictions::permitted;
 use crate::amf::n2::emit;
@@ -31,10 +31,12 @@ use crate::envelope::HandoverTarget;
 use crate::event::Event;
 use crate::flat::{Checkpoint, FlatError};
 use crate::input::Input;
-use crate::n14::{Body, Completed, Created, Keys, PeerAmfId, Relation, UeContextCreateData};
-use crate::procedure::{End, Interrupt, Lane, Procedure, Ue, out_of_state};
+use crate::n14::{
+    Keys, N14Body, PeerAmfId, PreparedResources, Relation, TransferCompletion, UeContextCreateData,
+};
+use crate::procedure::{Interrupt, Lane, Procedure, ProcedureEnd, Ue, out_of_state};
 use crate::refusal::Refusal;
-use crate::services::nsmf::{Admitted, TakenOver};
+use crate::services::nsmf::{AdmittedSession, TakenOverSessions};
 use crate::state::{
     AmfContext, Connection, ContextTransfer, InboundTransfer, IncomingSession, Target, UeContext, UeLocation,
     UeRadio, UeSecurity, UeSlices,
@@ -58,7 +60,7 @@ impl Keys {
 type To = (PeerAmfId, Relation);
 
 /// The procedure's data besides the UE's context.
-struct Prepared {
+struct PreparedTarget {
     required: HandoverRequired,
     to: HandoverTarget,
     keys: Fresh,
@@ -98,7 +100,7 @@ pub(crate) fn create(
         let began = ue.now();
         match ready(ue, arrival, prepared.clone()).await {
             Ok((answer, admitted, notify)) => {
-                if let Err(End::Refused(refusal)) =
+                if let Err(ProcedureEnd::Refused(refusal)) =
                     arrive(ue, arrival, &prepared, &admitted, &answer, &notify).await
                 {
                     ended(ue, refusal);
@@ -106,7 +108,7 @@ pub(crate) fn create(
                     came(ue, began);
                 }
             }
-            Err(Failed::Refused { cause, refusal, container, target_knows }) => {
+            Err(FailedHandover::Refused { cause, refusal, container, target_knows }) => {
                 if let Some(target) = ue.with(|p| p.amf.mobility.target.take())
                     && !target_knows
                 {
@@ -116,7 +118,7 @@ pub(crate) fn create(
                 ended(ue, refusal);
             }
             // The source has cancelled it, or the gNB is lost.
-            Err(Failed::Interrupted(_)) => {
+            Err(FailedHandover::Interrupted(_)) => {
                 let cause = CauseRadioNetwork::HoFailureInTarget5GcNgranNodeOrTargetSystem;
                 not_created(ue, arrival, cause.into(), None);
                 ended(ue, Refusal::RadioFailure("the handover from another AMF was called off"));
@@ -130,7 +132,7 @@ fn prepare(
     ue: Ue,
     context: &UeContextCreateData,
     to: Option<HandoverTarget>,
-) -> Result<Prepared, (Cause, Refusal)> {
+) -> Result<PreparedTarget, (Cause, Refusal)> {
     let broken = |what| (CauseProtocol::SemanticError.into(), Refusal::Protocol(what));
     let refuse = |cause: CauseRadioNetwork, refusal| Err((cause.into(), refusal));
     let Ok(Message::HandoverRequired(required)) = Message::decode(&context.required) else {
@@ -160,7 +162,8 @@ fn prepare(
     let Some(connection) = amf.connection.as_deref().filter(|_| complete).cloned() else {
         return Err(broken("a UE context of a UE that is not connected and registered"));
     };
-    let TakenOver { sessions, coming, refused } = ue.smf().take_over_sessions(ue, sessions, &context.upfs);
+    let TakenOverSessions { sessions, coming, refused } =
+        ue.smf().take_over_sessions(ue, sessions, &context.upfs);
     let allowed: Vec<SNssai> =
         amf.slices.allowed.iter().copied().filter(|s| config.amf.slices.contains(s)).collect();
     if allowed.is_empty() {
@@ -172,7 +175,7 @@ fn prepare(
         (p.grant, p.veil) = (grant, veil);
         p.amf = record(amf, allowed, tai);
     });
-    Ok(Prepared { required, to, keys: context.keys.fresh(), connection, coming, refused })
+    Ok(PreparedTarget { required, to, keys: context.keys.fresh(), connection, coming, refused })
 }
 
 /// The part of the source's context that is kept. Identities, timers and areas are assigned again when the UE
@@ -183,8 +186,12 @@ pub(super) fn record(amf: AmfContext, allowed_nssai: Vec<SNssai>, tai: Tai) -> A
         pei: amf.pei,
         ue_security_capability: amf.ue_security_capability,
         security: UeSecurity { proposed: None, ..amf.security },
-        location: UeLocation { tai: Some(tai), moved: true, ..UeLocation::default() },
-        slices: UeSlices { allowed: allowed_nssai, requested: amf.slices.requested, changed: false },
+        location: UeLocation { tai: Some(tai), is_area_check_pending: true, ..UeLocation::default() },
+        slices: UeSlices {
+            allowed: allowed_nssai,
+            requested: amf.slices.requested,
+            is_update_pending: false,
+        },
         radio: UeRadio { paging_aid: None, ..amf.radio },
         ..AmfContext::default()
     }
@@ -194,8 +201,8 @@ pub(super) fn record(amf: AmfContext, allowed_nssai: Vec<SNssai>, tai: Tai) -> A
 async fn ready(
     ue: Ue,
     (from, relation): To,
-    prepared: Rc<Prepared>,
-) -> Result<(Box<HandoverRequestAcknowledge>, Vec<Admitted>, Box<HandoverNotify>), Failed> {
+    prepared: Rc<PreparedTarget>,
+) -> Result<(Box<HandoverRequestAcknowledge>, Vec<AdmittedSession>, Box<HandoverNotify>), FailedHandover> {
     subscribed(ue).await?;
     let mut asked = request(ue, &prepared.required, &prepared.to, Some(&prepared.keys), &[])?;
     for (psi, cause) in &mut asked.refused {
@@ -216,25 +223,25 @@ async fn ready(
     let mut acknowledge = Vec::new();
     Message::from((*answer).clone()).encode(&mut acknowledge);
     let sessions = prepared.coming.iter().map(|c| (c.psi, c.cp_seid)).collect();
-    let created = Created { acknowledge, smf: ue.config().smf.node_id, sessions };
-    send_n14(ue, from, relation, Body::UeContextCreated(created.into()));
+    let created = PreparedResources { acknowledge, smf: ue.config().smf.node_id, sessions };
+    send_n14(ue, from, relation, N14Body::UeContextCreated(created.into()));
     handover::executing_now(ue);
     let notify = handover::notified(ue).await?;
     Ok((answer, admitted, notify))
 }
 
 /// Nudm_SDM_Get: a UE without subscription here is rejected, and its mobility restrictions are those of this UDM.
-async fn subscribed(ue: Ue) -> Result<(), Failed> {
-    let failed = |cause: Cause, refusal| Failed::early(cause, refusal);
+async fn subscribed(ue: Ue) -> Result<(), FailedHandover> {
+    let failed = |cause: Cause, refusal| FailedHandover::early(cause, refusal);
     let Some((supi, tai)) = ue.with(|p| p.amf.supi.zip(p.amf.location.tai)) else {
         return Err(failed(CauseMisc::Unspecified.into(), Refusal::NoIdentity));
     };
     let subscription = match udm_client::subscription(ue, supi).await {
         Ok(subscription) => subscription,
-        Err(End::Refused(refusal)) => {
+        Err(ProcedureEnd::Refused(refusal)) => {
             return Err(failed(CauseRadioNetwork::HoTargetNotAllowed.into(), refusal));
         }
-        Err(End::Interrupted(why)) => return Err(why.into()),
+        Err(ProcedureEnd::Interrupted(why)) => return Err(why.into()),
     };
     ue.with(|p| p.amf.subscription = Some(subscription));
     permitted(ue, tai).map_err(|refusal| failed(CauseRadioNetwork::HoTargetNotAllowed.into(), refusal))
@@ -244,11 +251,11 @@ async fn subscribed(ue: Ue) -> Result<(), Failed> {
 async fn arrive(
     ue: Ue,
     (from, relation): To,
-    prepared: &Prepared,
-    admitted: &[Admitted],
+    prepared: &PreparedTarget,
+    admitted: &[AdmittedSession],
     answer: &HandoverRequestAcknowledge,
     m: &HandoverNotify,
-) -> Result<(), End> {
+) -> Result<(), ProcedureEnd> {
     let Some(mut target) = ue.with(|p| {
         let target = p.amf.mobility.target.take()?;
         p.amf.connection = Some(Box::new(Connection {
@@ -278,7 +285,7 @@ async fn arrive(
     if let Some(l) = m.user_location_information.as_ref().filter(|l| location(l).is_some()) {
         locate(ue, l);
     }
-    send_n14(ue, from, relation, Body::HandoverComplete);
+    send_n14(ue, from, relation, N14Body::HandoverComplete);
     target::over(ue, *target);
     for psi in handover::not_admitted(answer, admitted) {
         release_session_resources(ue, psi, None);
@@ -286,12 +293,16 @@ async fn arrive(
     if let Some(supi) = ue.with(|p| p.amf.supi) {
         udm_client::register(ue, supi).await?; // Nudm_UECM_Registration
     }
-    match completed(ue, (from, relation), || Body::HandoverComplete).await? {
-        Some(Completed::HandedOver(given)) => ue.smf().sessions_handed_over(ue, &prepared.coming, &given),
-        Some(Completed::Cancelled) => {
+    match completed(ue, (from, relation), || N14Body::HandoverComplete).await? {
+        Some(TransferCompletion::HandedOver(given)) => {
+            ue.smf().sessions_handed_over(ue, &prepared.coming, &given)
+        }
+        Some(TransferCompletion::Cancelled) => {
             return Err(Refusal::RadioFailure("the source AMF had called the handover off").into());
         }
-        Some(Completed::Gone) | None => ue.smf().claim_sessions(ue, &prepared.coming, admitted).await?,
+        Some(TransferCompletion::Gone) | None => {
+            ue.smf().claim_sessions(ue, &prepared.coming, admitted).await?
+        }
     }
     Ok(())
 }
@@ -304,13 +315,13 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 pub(super) async fn completed(
     ue: Ue,
     (from, relation): To,
-    message: impl Fn() -> Body,
-) -> Result<Option<Completed>, Interrupt> {
-    let answer = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, Body::Completed(_)));
+    message: impl Fn() -> N14Body,
+) -> Result<Option<TransferCompletion>, Interrupt> {
+    let answer = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, N14Body::Completed(_)));
     for attempt in 1..=ATTEMPTS {
         match ue.receive(answer, PATIENCE).await {
             Ok(Input::PeerAmf(body)) => match *body {
-                Body::Completed(completed) => return Ok(Some(completed)),
+                N14Body::Completed(completed) => return Ok(Some(completed)),
                 _ => return Ok(None),
             },
             Ok(_) => return Ok(None),
@@ -343,7 +354,7 @@ fn ended(ue: Ue, refusal: Refusal) {
 }
 
 fn not_created(ue: Ue, (from, relation): To, cause: Cause, container: Option<Vec<u8>>) {
-    send_n14(ue, from, relation, Body::not_created(cause, container));
+    send_n14(ue, from, relation, N14Body::not_created(cause, container));
 }
 
 /// Deletes the UE's context. If the source has not reported yet which sessions it has handed over, the UPF deletes
@@ -357,16 +368,16 @@ pub(crate) fn forget(ue: Ue) {
 }
 
 /// Handles a message of the source AMF.
-pub(crate) fn handle(ue: Ue, from: PeerAmfId, relation: Relation, body: Body) {
+pub(crate) fn handle(ue: Ue, from: PeerAmfId, relation: Relation, body: N14Body) {
     let ours = ue.with(|p| p.amf.inbound().is_some_and(|a| (a.from, a.relation) == (from, relation)));
     if !ours {
         return out_of_state(ue); // of a handover that has ended
     }
     match body {
-        Body::RanStatus(octets) => ran_status(ue, &octets),
+        N14Body::RanStatus(octets) => ran_status(ue, &octets),
         // The UE has arrived meanwhile: HANDOVER COMPLETE was sent, and its answer decides.
-        Body::ReleaseUeContext if ue.with(|p| p.amf.mobility.target.is_none()) => {}
-        Body::ReleaseUeContext => drop(target::abandon(ue)),
+        N14Body::ReleaseUeContext if ue.with(|p| p.amf.mobility.target.is_none()) => {}
+        N14Body::ReleaseUeContext => drop(target::abandon(ue)),
         body => super::deliver(ue, body),
     }
 }

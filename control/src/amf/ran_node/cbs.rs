@@ -2,14 +2,14 @@
 
 /// How a text is coded (TS 23.038 §5: CBS data coding scheme).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Coding {
+pub enum TextCoding {
     /// GSM 7 bit default alphabet, language unspecified.
     Gsm7,
     /// UCS2, 16 bits.
     Ucs2,
 }
 
-impl Coding {
+impl TextCoding {
     /// The coding that a text needs.
     pub fn of(text: &str) -> Self {
         if text.chars().all(|c| gsm7(c).is_some()) { Self::Gsm7 } else { Self::Ucs2 }
@@ -32,14 +32,14 @@ const PAGES_MAX: usize = 15;
 
 /// A text as pages: their number, then for each 82 octets and how many of them are used. `None` if it does not fit, or is
 /// empty.
-pub fn cbs_pages(text: &str) -> Option<(Coding, Vec<u8>)> {
-    let coding = Coding::of(text);
+pub fn cbs_pages(text: &str) -> Option<(TextCoding, Vec<u8>)> {
+    let coding = TextCoding::of(text);
     let pages: Vec<Vec<u8>> = match coding {
-        Coding::Gsm7 => {
+        TextCoding::Gsm7 => {
             let septets: Vec<u8> = text.chars().filter_map(gsm7).collect();
             septets.chunks(PAGE_OCTETS * 8 / 7).map(packed).collect()
         }
-        Coding::Ucs2 => {
+        TextCoding::Ucs2 => {
             let units: Vec<u16> = text.encode_utf16().collect();
             units.chunks(PAGE_OCTETS / 2).map(|p| p.iter().flat_map(|u| u.to_be_bytes()).collect()).collect()
         }
@@ -105,10 +105,10 @@ mod tests {
     #[test] // TS 23.041 §9.4.2.2.5
     fn pages_are_counted_and_filled() {
         let (coding, octets) = cbs_pages(&"a".repeat(94)).unwrap();
-        assert_eq!((coding, octets[0], octets.len()), (Coding::Gsm7, 2, 1 + 2 * 83));
+        assert_eq!((coding, octets[0], octets.len()), (TextCoding::Gsm7, 2, 1 + 2 * 83));
         assert_eq!((octets[83], octets[166]), (82, 1));
         let (coding, octets) = cbs_pages("Größe 水").unwrap();
-        assert_eq!((coding, octets[0], octets[83]), (Coding::Ucs2, 1, 14));
+        assert_eq!((coding, octets[0], octets[83]), (TextCoding::Ucs2, 1, 14));
         assert_eq!(coding.scheme(), 0x48);
     }
 

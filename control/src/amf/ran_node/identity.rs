@@ -49,7 +49,7 @@ const BARRED_FOR: Duration = Duration::from_secs(60);
 
 /// NG SETUP that is answered when the holder of the identity has answered a probe, or has not.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Claim {
+pub(super) struct PendingNgSetup {
     association: AssociationId,
     applicant: Applicant,
     /// Probes so far.
@@ -60,7 +60,7 @@ pub(super) struct Claim {
 
 /// Sources that an identity is closed to.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Barred {
+pub(super) struct BarredSources {
     sources: Vec<IpPrefix>,
     until: Instant,
 }
@@ -96,7 +96,7 @@ impl HeldName {
 
 /// When to look again whether NG SETUP on an association still waits for a holder; `None` if it does not wait.
 pub(super) fn decides(
-    claims: &BTreeMap<GlobalGnbId, Claim>,
+    claims: &BTreeMap<GlobalGnbId, PendingNgSetup>,
     association: AssociationId,
     now: Instant,
 ) -> Option<Instant> {
@@ -212,7 +212,8 @@ impl RanNodes {
         let gnb = applicant.gnb;
         out.events.push(RanEvent::IdentityClaimed { association, holder, gnb });
         self.probe(gnb, out);
-        self.claims.insert(gnb, Claim { association, applicant, probes: 1, due: now + PROBE_INTERVAL });
+        self.claims
+            .insert(gnb, PendingNgSetup { association, applicant, probes: 1, due: now + PROBE_INTERVAL });
     }
 
     fn probe(&self, gnb: GlobalGnbId, out: &mut RanOutput) {
@@ -268,7 +269,9 @@ impl RanNodes {
                 self.probe(gnb, out);
                 continue;
             }
-            let Some(Claim { association, applicant, .. }) = self.claims.remove(&gnb) else { continue };
+            let Some(PendingNgSetup { association, applicant, .. }) = self.claims.remove(&gnb) else {
+                continue;
+            };
             if let Some(holder) = holder {
                 out.events.push(RanEvent::HolderSilent { association, holder, gnb });
             }
@@ -305,7 +308,7 @@ impl RanNodes {
             its.filter_map(|n| n.addresses.first()).map(IpAddr::to_canonical).collect();
         let sources = sources.into_iter().map(IpPrefix::of_source).collect();
         self.barred.retain(|_, b| now < b.until);
-        self.barred.insert(gnb, Barred { sources, until: now + BARRED_FOR });
+        self.barred.insert(gnb, BarredSources { sources, until: now + BARRED_FOR });
         self.contested.remove(&gnb);
         let events = vec![RanEvent::Disconnected { association, gnb }];
         Some(RanOutput { events, abort, ..RanOutput::default() })

@@ -45,12 +45,12 @@ use crate::envelope::AssociationId;
 use crate::event::{RanEvent, ResetBy};
 
 use configuration_update::{Endpoints, Update};
-use identity::{Barred, Claim};
+use identity::{BarredSources, PendingNgSetup};
 use overload::Overload;
 use reset::Resets;
 use warning::Warnings;
 
-pub use cbs::{Coding, cbs_pages};
+pub use cbs::{TextCoding, cbs_pages};
 pub use identity::HeldName;
 pub use overload::{Load, OverloadOrder};
 pub use rate::Rate;
@@ -162,9 +162,9 @@ pub struct RanNodes {
     /// Contested identities, and until when NG SETUP of the second gNB is refused.
     contested: BTreeMap<GlobalGnbId, Instant>,
     /// Identities whose holder is probed, because NG SETUP came from an address that it does not have.
-    claims: BTreeMap<GlobalGnbId, Claim>,
+    claims: BTreeMap<GlobalGnbId, PendingNgSetup>,
     /// Identities whose holder the operator has disconnected.
-    barred: BTreeMap<GlobalGnbId, Barred>,
+    barred: BTreeMap<GlobalGnbId, BarredSources>,
 }
 
 /// The effects of a gNB's message, a timer or an operator's order.

@@ -20,10 +20,10 @@ const CONNECTIONS_MAX: usize = 65_536;
 
 /// Resets sent to a gNB that it has not acknowledged, oldest first, and how often each was sent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Resets(VecDeque<Sent>);
+pub(super) struct Resets(VecDeque<SentReset>);
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Sent {
+struct SentReset {
     what: ResetType,
     due: Instant,
     repeated: bool,
@@ -74,7 +74,7 @@ impl RanNodes {
             node.resets.0.clear();
             out.reset = Some(Reset { what: what.clone(), acknowledge: false, by: ResetBy::Operator });
         }
-        node.resets.0.push_back(Sent { what: what.clone(), due: now + ANSWER_WITHIN, repeated: false });
+        node.resets.0.push_back(SentReset { what: what.clone(), due: now + ANSWER_WITHIN, repeated: false });
         out.messages.push((association, NgReset::new(cause.into(), what).into()));
         out
     }

@@ -8,7 +8,7 @@ use whimbrel_pfcp::ie::Cause as PfcpCause;
 
 use super::*;
 use crate::envelope::OutputId;
-use crate::services::nudm::Answer;
+use crate::services::nudm::UdmAnswer;
 use crate::state::{SessionTypes, SmContext, Subscription, UpState};
 
 fn session(harness: &UeHarness) -> &SmContext {
@@ -123,7 +123,7 @@ fn subscribed(harness: &mut UeHarness, change: impl FnOnce(&mut Subscription)) -
     let mut subscription = (**harness.context().unwrap().amf.subscription.as_ref().unwrap()).clone();
     change(&mut subscription);
     let batch = harness.input(Payload::Command(Command::SubscriptionChanged));
-    let batch = harness.udm(&batch, Answer::Registered(Ok(Arc::new(subscription))));
+    let batch = harness.udm(&batch, UdmAnswer::Registered(Ok(Arc::new(subscription))));
     harness.settle(batch)
 }
 

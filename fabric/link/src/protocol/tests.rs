@@ -2,13 +2,13 @@
 
 use proptest::prelude::*;
 
-use crate::Key;
+use crate::ClusterKey;
 use crate::event::{DownReason, Event};
 use crate::hostile::{self, FRAME_MAX, HostileEnd, settle};
 use crate::seal::RECORDS_PER_KEY;
 
-fn keys(of: &[u8]) -> Vec<Key> {
-    of.iter().map(|n| Key::new([*n; 32])).collect()
+fn keys(of: &[u8]) -> Vec<ClusterKey> {
+    of.iter().map(|n| ClusterKey::new([*n; 32])).collect()
 }
 
 /// A caller and a called end under one key.

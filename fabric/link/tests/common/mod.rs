@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use whimbrel_ids::Instant;
-use whimbrel_link::{DownReason, Event, Events, LinkId, Links, Settings};
+use whimbrel_link::{DownReason, Event, LinkEvents, LinkId, LinkSettings, Links};
 
 /// Turns within which an expected event must happen; the kernel needs a few for loopback.
 const TURNS: usize = 20_000;
@@ -24,18 +24,18 @@ pub(crate) struct End {
     pub(crate) links: Links,
     pub(crate) reports: Vec<LinkReport>,
     pub(crate) now: Instant,
-    events: Events,
+    events: LinkEvents,
 }
 
 impl End {
-    pub(crate) fn open(settings: Settings) -> Self {
+    pub(crate) fn open(settings: LinkSettings) -> Self {
         let links = Links::open(settings).expect("links on loopback");
-        Self { links, reports: Vec::new(), now: Instant(1), events: Events::default() }
+        Self { links, reports: Vec::new(), now: Instant(1), events: LinkEvents::default() }
     }
 
     /// An end with a listener.
-    pub(crate) fn listening(change: impl FnOnce(&mut Settings)) -> (Self, SocketAddr) {
-        let mut settings = Settings::new(b"the listener".to_vec());
+    pub(crate) fn listening(change: impl FnOnce(&mut LinkSettings)) -> (Self, SocketAddr) {
+        let mut settings = LinkSettings::new(b"the listener".to_vec());
         settings.listen = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
         change(&mut settings);
         let end = Self::open(settings);
@@ -43,8 +43,8 @@ impl End {
         (end, at)
     }
 
-    pub(crate) fn calling(change: impl FnOnce(&mut Settings)) -> Self {
-        let mut settings = Settings::new(b"the caller".to_vec());
+    pub(crate) fn calling(change: impl FnOnce(&mut LinkSettings)) -> Self {
+        let mut settings = LinkSettings::new(b"the caller".to_vec());
         change(&mut settings);
         Self::open(settings)
     }

@@ -129,10 +129,10 @@ fn write_source(control: &mut CmsgBuffer, source: IpAddr) -> usize {
 }
 
 /// A packet to send: its octets, where to, and with which source address if not the socket's own.
-pub(crate) type Outgoing<'a> = (&'a [u8], SocketAddr, Option<IpAddr>);
+pub(crate) type OutgoingPacket<'a> = (&'a [u8], SocketAddr, Option<IpAddr>);
 
 /// Sends packets in order until one is refused; returns how many went. Never blocks.
-pub(crate) fn send_batch(fd: BorrowedFd<'_>, packets: &[Outgoing<'_>]) -> io::Result<usize> {
+pub(crate) fn send_batch(fd: BorrowedFd<'_>, packets: &[OutgoingPacket<'_>]) -> io::Result<usize> {
     // SAFETY: all-zero octets are valid values of these three.
     let (mut headers, mut iovecs, mut names): (
         [libc::mmsghdr; BATCH],

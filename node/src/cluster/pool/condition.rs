@@ -9,14 +9,14 @@ use whimbrel_link::DownReason;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{ProtocolViolation, TakeoverTime};
 
-use super::{Pool, PoolMember};
-use crate::cluster::heartbeat::Ignored;
-use crate::observation::{Condition, CpfView, Level, Metric, ReplicasView, Sample};
+use super::{CpfPool, PoolMember};
+use crate::cluster::heartbeat::IgnoredHeartbeats;
+use crate::observation::{Condition, CpfView, Level, Metric, MetricSample, ReplicasView};
 
 /// How long there have to be too few CPFs, or enough again, before the log says so.
 const LASTS: Duration = Duration::from_secs(2);
 
-impl Pool {
+impl CpfPool {
     pub(super) fn show_condition(&mut self) {
         let members = self.members.by_id.len();
         self.missing.now = if members == 0 { 0 } else { self.rings().missing() };
@@ -105,8 +105,8 @@ impl Pool {
     }
 
     /// For the metrics. `answering`: the heartbeats that this CTA did not answer.
-    pub fn samples(&self, answering: Ignored) -> Vec<Sample> {
-        let one = |metric, value| Sample { metric, label: None, value };
+    pub fn samples(&self, answering: IgnoredHeartbeats) -> Vec<MetricSample> {
+        let one = |metric, value| MetricSample { metric, label: None, value };
         let heartbeats = self.heartbeats.monitor.counters();
         let links = self.links.counters();
         let counts = [
@@ -123,7 +123,7 @@ impl Pool {
             one(Metric::LinkFramesShared, links.ring_in),
             one(Metric::LinkFramesSent, links.frames_out),
         ];
-        let ended = DownReason::ALL.iter().map(|reason| Sample {
+        let ended = DownReason::ALL.iter().map(|reason| MetricSample {
             metric: Metric::LinksEnded,
             label: Some(reason.label().into()),
             value: links.down(*reason),

@@ -9,18 +9,18 @@ use whimbrel_ids::{Instant, SNssai};
 use whimbrel_link::LinkId;
 use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::link::{
-    self, CpfCommand, CpfEntry, Hello, HelloError, Role, ToCpf, ToCta, ToPrimaryCta,
+    self, CpfCommand, CpfEntry, Hello, HelloError, LinkRole, ToCpf, ToCta, ToPrimaryCta,
 };
 use whimbrel_resilience::membership::{CpfRoster, MemberId};
 use whimbrel_resilience::region::Region;
 use whimbrel_resilience::replication::CpfId;
 
 use super::{
-    PendingLinks, Pool, PoolEvent, PoolMember, RECONNECT_WITHIN, RECONNECTED_FOR, ResumingCpf, TURNS_WITHIN,
-    is_out_of_reach, or_address_of,
+    CpfPool, PendingLinks, PoolEvent, PoolMember, RECONNECT_WITHIN, RECONNECTED_FOR, ResumingCpf,
+    TURNS_WITHIN, is_out_of_reach, or_address_of,
 };
 
-impl Pool {
+impl CpfPool {
     /// Sets the links that were pending when this CTA became the primary.
     pub(in crate::cluster) fn set_pending(&mut self, pending: PendingLinks) {
         self.incoming.pending = pending;
@@ -94,7 +94,7 @@ impl Pool {
     /// A link is up, and its peer has sent its hello.
     pub(super) fn link_up(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &[u8]) {
         match Hello::from_octets(hello) {
-            Ok(Hello { role: Role::Cta, .. }) if !self.replica.is_possible() => {
+            Ok(Hello { role: LinkRole::Cta, .. }) if !self.replica.is_possible() => {
                 if self.incoming.rejected.allows(now, peer, "cta") {
                     warn!(%peer, "another CTA connects, but `cluster.etcd` is not configured here, so nothing decides which of the two is the primary");
                 }
@@ -120,20 +120,20 @@ impl Pool {
         octets: &[u8],
     ) {
         let expected = match role {
-            Role::Cta => match ToPrimaryCta::read(octets) {
+            LinkRole::Cta => match ToPrimaryCta::read(octets) {
                 Ok(message @ ToPrimaryCta::Follow { .. }) => {
                     return self.replica_offered(now, link, (peer, code), message);
                 }
                 _ => "is not an offer to become the CTA replica",
             },
-            Role::Cpf => match ToCta::read(octets) {
+            LinkRole::Cpf => match ToCta::read(octets) {
                 Ok(ToCta::Join { region, address, slice }) => {
                     return self.join(now, link, (peer, code), (&region, slice), address);
                 }
                 Ok(ToCta::Resume { life, id, has }) => return self.resume(now, link, life, id, has),
                 _ => "neither joins nor resumes",
             },
-            Role::Upf => "is of a UPF, which CTAs connect to",
+            LinkRole::Upf => "is of a UPF, which CTAs connect to",
         };
         if self.incoming.rejected.allows(now, peer, "offer") {
             warn!(%peer, "a link is refused: its first message {expected}");
@@ -380,13 +380,13 @@ mod tests {
             slice: None,
         };
         pool.take_over(now, CpfTable { life: 7, newest: 1, members: vec![cpf] }, Vec::new());
-        let accepts = |pool: &mut Pool, after_ms| {
+        let accepts = |pool: &mut CpfPool, after_ms| {
             pool.end_reconnection(now + Duration::from_millis(after_ms));
             pool.reconnection.until.is_none()
         };
         assert!(!accepts(&mut pool, 500), "the CPF has not reconnected");
         let link = pool.links.connect(now, at);
-        let connected = |pool: &mut Pool, link| pool.members.by_id.get_mut(&CpfId(1)).unwrap().link = link;
+        let connected = |pool: &mut CpfPool, link| pool.members.by_id.get_mut(&CpfId(1)).unwrap().link = link;
         connected(&mut pool, Some(link));
         assert!(!accepts(&mut pool, 600), "its link may end at once");
         connected(&mut pool, None);

@@ -5,10 +5,10 @@ use whimbrel_resilience::membership::{ConnectedCpf, CpfRoster};
 use whimbrel_resilience::region::{Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 
-use super::{ClusterState, Pool, PoolEvent};
+use super::{ClusterState, CpfPool, PoolEvent};
 use crate::config::Cluster;
 
-impl Pool {
+impl CpfPool {
     /// The rings of the CPFs that are there.
     pub fn rings(&self) -> Rings {
         let Cluster { region, areas, replicas, slices, .. } = &self.cluster.in_force;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use tracing::{info, warn};
 use whimbrel_ids::Instant;
 use whimbrel_link::{Event, LinkId};
-use whimbrel_resilience::link::{Hello, Role};
+use whimbrel_resilience::link::{Hello, LinkRole};
 
-use super::{Pool, PoolEvent};
+use super::{CpfPool, PoolEvent};
 use crate::cluster::recent::Recent;
 use crate::function::UnitDirectory;
 
@@ -30,7 +30,7 @@ pub enum SentToUpf {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum N4LinkState {
     /// There is no link; the next attempt is at that time.
     Down(Instant),
     /// The UPF at this address is connected to.
@@ -45,7 +45,7 @@ pub(super) struct N4Link {
     directory: UnitDirectory,
     /// The SMF's address on N4, by which the UPF knows it.
     smf: SocketAddr,
-    state: State,
+    state: N4LinkState,
     /// A UPF whose version of the link messages differs, by its address: it is not connected to again.
     refused: Option<SocketAddr>,
     /// Messages that came over the link.
@@ -53,17 +53,17 @@ pub(super) struct N4Link {
     recent: Recent<()>,
 }
 
-impl Pool {
+impl CpfPool {
     /// N4 with the UPF of this unit goes over a link from now on, as soon as there is one. `smf`: the SMF's address on N4.
     pub fn link_upf(&mut self, directory: UnitDirectory, smf: SocketAddr) {
-        let state = State::Down(Instant::ZERO);
+        let state = N4LinkState::Down(Instant::ZERO);
         let (refused, recent) = (None, Recent::default());
         self.n4_link = Some(N4Link { directory, smf, state, refused, received: 0, recent });
     }
 
     /// Sends a PFCP message to the UPF of this unit.
     pub fn send_pfcp(&mut self, now: Instant, octets: &[u8]) -> SentToUpf {
-        let Some(N4Link { state: State::Up(link), recent, .. }) = &mut self.n4_link else {
+        let Some(N4Link { state: N4LinkState::Up(link), recent, .. }) = &mut self.n4_link else {
             return SentToUpf::NoLink;
         };
         let link = *link;
@@ -83,57 +83,57 @@ impl Pool {
     /// When the UPF is connected to next.
     pub(super) fn n4_link_deadline(&self) -> Option<Instant> {
         match self.n4_link.as_ref()?.state {
-            State::Down(at) => Some(at),
-            State::Calling(..) | State::Up(_) => None,
+            N4LinkState::Down(at) => Some(at),
+            N4LinkState::Calling(..) | N4LinkState::Up(_) => None,
         }
     }
 
     /// Connects to the UPF, if that is due and it takes links.
     pub(super) fn call_upf(&mut self, now: Instant) {
         let Some(n4) = &mut self.n4_link else { return };
-        if !matches!(n4.state, State::Down(at) if at <= now) {
+        if !matches!(n4.state, N4LinkState::Down(at) if at <= now) {
             return;
         }
         n4.state = match n4.directory.upf_link_at().filter(|at| n4.refused != Some(*at)) {
-            Some(at) => State::Calling(self.links.connect(now, at), at),
-            None => State::Down(now + RETRY),
+            Some(at) => N4LinkState::Calling(self.links.connect(now, at), at),
+            None => N4LinkState::Down(now + RETRY),
         };
     }
 
     /// Takes an event if it is of the link to the UPF. Returns whether it is.
     pub(super) fn n4_event(&mut self, now: Instant, event: &Event<'_>) -> bool {
         let Some(n4) = &mut self.n4_link else { return false };
-        let (State::Calling(own, _) | State::Up(own)) = n4.state else { return false };
+        let (N4LinkState::Calling(own, _) | N4LinkState::Up(own)) = n4.state else { return false };
         match (event, n4.state) {
-            (Event::Up { link, hello, .. }, State::Calling(_, at)) if *link == own => {
+            (Event::Up { link, hello, .. }, N4LinkState::Calling(_, at)) if *link == own => {
                 let refusal = match Hello::from_octets(hello) {
-                    Ok(Hello { role: Role::Upf, .. }) => None,
+                    Ok(Hello { role: LinkRole::Upf, .. }) => None,
                     Ok(_) => Some("it is no UPF".to_owned()),
                     Err(e) => Some(e.to_string()),
                 };
                 if let Some(why) = refusal {
                     warn!("N4 with the UPF of this unit goes over a Unix socket: {why}");
-                    (n4.refused, n4.state) = (Some(at), State::Down(now + RETRY));
+                    (n4.refused, n4.state) = (Some(at), N4LinkState::Down(now + RETRY));
                     self.links.close(own);
                     return true;
                 }
                 info!("N4 with the UPF of this unit goes over its link from now on");
-                n4.state = State::Up(own);
+                n4.state = N4LinkState::Up(own);
                 self.links.send(own, n4.smf.to_string().as_bytes());
                 true
             }
-            (Event::Frame { link, octets }, State::Up(_)) if *link == own => {
+            (Event::Frame { link, octets }, N4LinkState::Up(_)) if *link == own => {
                 n4.received += 1;
                 n4.recent.came((), octets);
                 self.pool_events.push(PoolEvent::FromUpf(octets.to_vec()));
                 true
             }
             (Event::Down { link, reason }, state) if *link == own => {
-                if matches!(state, State::Up(_)) {
+                if matches!(state, N4LinkState::Up(_)) {
                     warn!(%reason, "the link to the UPF of this unit was lost: N4 goes over a Unix socket until there is another one");
                     self.pool_events.push(PoolEvent::ForUpfAgain(n4.recent.take(now, ())));
                 }
-                n4.state = State::Down(now + RETRY);
+                n4.state = N4LinkState::Down(now + RETRY);
                 true
             }
             _ => false,
@@ -144,7 +144,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use whimbrel_ids::Seid;
-    use whimbrel_link::{Links, Settings};
+    use whimbrel_link::{LinkSettings, Links};
     use whimbrel_pfcp::Message;
     use whimbrel_pfcp::msg::SessionDeletionRequest;
     use whimbrel_shm::{Made, Pool as Memory, create};
@@ -160,7 +160,7 @@ mod tests {
     struct Unit {
         folder: tempfile::TempDir,
         made: Made,
-        cta: Pool,
+        cta: CpfPool,
     }
 
     impl Unit {
@@ -180,7 +180,7 @@ mod tests {
 
         /// A UPF that begins with this hello.
         fn upf(&self, hello: Vec<u8>) -> UpfLinks {
-            let mut settings = Settings::new(hello);
+            let mut settings = LinkSettings::new(hello);
             settings.listen = Some(([127, 0, 0, 1], 0).into());
             let mut links = Links::open(settings).unwrap();
             links.share(area(&self.made, 1)).unwrap();
@@ -193,7 +193,7 @@ mod tests {
             let mut upf = upf;
             for _ in 0..10_000 {
                 self.turn(upf.as_deref_mut());
-                if matches!(&self.cta.n4_link, Some(n4) if matches!(n4.state, State::Up(_)) == linked) {
+                if matches!(&self.cta.n4_link, Some(n4) if matches!(n4.state, N4LinkState::Up(_)) == linked) {
                     return;
                 }
                 std::thread::sleep(Duration::from_micros(200));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     fn hello() -> Vec<u8> {
-        Hello::own(Role::Upf).to_octets()
+        Hello::own(LinkRole::Upf).to_octets()
     }
 
     #[test]
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(unit.cta.send_pfcp(clock::now(), b"request"), SentToUpf::NoLink);
         unit.cta.call_upf(clock::now() + 2 * RETRY);
         let n4 = unit.cta.n4_link.as_ref().unwrap();
-        assert!(n4.refused.is_some() && matches!(n4.state, State::Down(_)), "{:?}", n4.state);
+        assert!(n4.refused.is_some() && matches!(n4.state, N4LinkState::Down(_)), "{:?}", n4.state);
         let mut own = unit.upf(hello());
         unit.until(Some(&mut own), true);
     }

@@ -10,7 +10,7 @@ use whimbrel_resilience::link::{self, CpfEntry, ToCpf, ToCtaReplica, ToPrimaryCt
 use whimbrel_resilience::membership::{CtaInstance, MemberId};
 use whimbrel_resilience::replication::CpfId;
 
-use super::{Pool, PoolEvent, PoolMember, or_address_of};
+use super::{CpfPool, PoolEvent, PoolMember, or_address_of};
 
 /// What this CTA knows of the other one.
 pub(super) struct ReplicaSide {
@@ -48,7 +48,7 @@ impl ReplicaSide {
     }
 }
 
-impl Pool {
+impl CpfPool {
     /// Another CTA offers to be the replica of this one.
     pub(super) fn replica_offered(
         &mut self,

@@ -9,17 +9,18 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
-use whimbrel_etcd::{Access, Agent};
+use whimbrel_etcd::{Agent, EtcdAccess};
 use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::membership::{
-    Claim, Command, CpfRoster, CtaInstance, Event, Listed as Record, Member, MemberId, Settings, View,
+    CpfRoster, CtaInstance, Event, HomeClaim, ListedMember, Member, MemberId, MembershipCommand,
+    MembershipSettings, MembershipView,
 };
 use whimbrel_resilience::replication::CpfId;
 
 use super::{AtEtcd, members, pool, running, until};
 use crate::clock;
 use crate::cluster::witness::Witness;
-use crate::cluster::{Pool, PoolEvent};
+use crate::cluster::{CpfPool, PoolEvent};
 use crate::config::{self, PairOf};
 
 /// The shortest lease of a cluster, and an outage that is longer than a CPF's lease.
@@ -74,8 +75,8 @@ impl Etcd {
         Some(AtEtcd { etcd: self.access(), name: "west".into(), home: 1 })
     }
 
-    fn access(&self) -> Access {
-        Access { endpoints: vec![self.client.clone()], ..Access::default() }
+    fn access(&self) -> EtcdAccess {
+        EtcdAccess { endpoints: vec![self.client.clone()], ..EtcdAccess::default() }
     }
 }
 
@@ -87,17 +88,18 @@ impl Drop for Etcd {
 }
 
 /// A CTA's registration in etcd.
-pub(super) struct Listed {
+pub(super) struct ListedCta {
     agent: Agent,
-    state: Arc<Mutex<(View, bool)>>,
+    state: Arc<Mutex<(MembershipView, bool)>>,
 }
 
-impl Listed {
+impl ListedCta {
     pub(super) fn new(etcd: &Etcd, number: u16, address: SocketAddr) -> Self {
         let member =
             Member { region: "home/site".into(), address, draining: false, code_version: CodeVersion::own() };
-        let settings = Settings { cluster: "west".into(), me: MemberId::Cta(number), member, lease: LEASE };
-        let state = Arc::new(Mutex::new((View::default(), false)));
+        let settings =
+            MembershipSettings { cluster: "west".into(), me: MemberId::Cta(number), member, lease: LEASE };
+        let state = Arc::new(Mutex::new((MembershipView::default(), false)));
         let shared = state.clone();
         let agent = Agent::start(settings, &etcd.access(), move |update| {
             let mut state = shared.lock().unwrap();
@@ -109,7 +111,7 @@ impl Listed {
         listed
     }
 
-    fn until(&self, holds: impl Fn(&(View, bool)) -> bool) {
+    fn until(&self, holds: impl Fn(&(MembershipView, bool)) -> bool) {
         let end = Instant::now() + Duration::from_secs(60);
         while !holds(&self.state.lock().unwrap()) {
             assert!(
@@ -130,19 +132,20 @@ impl Listed {
 
     /// Deletes its registration.
     pub(super) fn leaves(&self, cta: u16) {
-        self.agent.command(Command::Leave);
+        self.agent.command(MembershipCommand::Leave);
         self.until(|(view, _)| view.member(MemberId::Cta(cta)).is_none());
     }
 
     pub(super) fn serves(&self) {
-        self.agent.command(Command::Claim(1, Claim::Found));
+        self.agent.command(MembershipCommand::Claim(1, HomeClaim::Found));
         self.until(|(view, _)| view.home(1).is_some());
     }
 
     /// The registered CPFs.
-    fn cpfs(view: &View) -> Vec<Member> {
-        let of =
-            |(id, listed): (MemberId, &Record)| matches!(id, MemberId::Cpf(_)).then(|| listed.member.clone());
+    fn cpfs(view: &MembershipView) -> Vec<Member> {
+        let of = |(id, listed): (MemberId, &ListedMember)| {
+            matches!(id, MemberId::Cpf(_)).then(|| listed.member.clone())
+        };
         view.members().filter_map(of).collect()
     }
 }
@@ -168,9 +171,9 @@ fn put(etcd: &Etcd, key: &str, value: &str) {
 }
 
 /// Applies etcd's records to the pool until its rings are these.
-fn rings_are(pool: &mut Pool, listed: &Listed, expected: &[u16]) {
+fn rings_are(pool: &mut CpfPool, listed: &ListedCta, expected: &[u16]) {
     let end = Instant::now() + Duration::from_secs(60);
-    let on = |pool: &Pool| pool.rings().members().map(|cpf| cpf.0).collect::<Vec<_>>();
+    let on = |pool: &CpfPool| pool.rings().members().map(|cpf| cpf.0).collect::<Vec<_>>();
     while on(pool) != expected {
         assert!(Instant::now() < end, "{:?} instead of {expected:?}", on(pool));
         pool.apply_etcd(CpfRoster::of(&listed.state.lock().unwrap().0));
@@ -180,7 +183,7 @@ fn rings_are(pool: &mut Pool, listed: &Listed, expected: &[u16]) {
     }
 }
 
-fn losses(pool: &mut Pool) -> usize {
+fn losses(pool: &mut CpfPool) -> usize {
     pool.turn(clock::now()).iter().filter(|event| matches!(event, PoolEvent::Lost(_))).count()
 }
 
@@ -190,14 +193,14 @@ fn a_cpf_finds_the_primary_cta_and_is_registered_until_it_leaves() {
     // It starts before there is a CTA.
     let first = running(vec![], etcd.there(), "home/next");
     let mut pool = pool();
-    let listed = Listed::new(&etcd, 1, pool.address().unwrap());
+    let listed = ListedCta::new(&etcd, 1, pool.address().unwrap());
     listed.serves();
     assert_eq!(until(&mut pool, members), 1);
     let second = running(vec![], etcd.there(), "home/site");
     assert_eq!(until(&mut pool, members), 2);
-    listed.until(|(view, _)| Listed::cpfs(view).len() == 2);
+    listed.until(|(view, _)| ListedCta::cpfs(view).len() == 2);
     let regions: BTreeSet<String> =
-        Listed::cpfs(&listed.state.lock().unwrap().0).into_iter().map(|m| m.region).collect();
+        ListedCta::cpfs(&listed.state.lock().unwrap().0).into_iter().map(|m| m.region).collect();
     assert_eq!(regions, ["home/next", "home/site"].map(String::from).into());
 
     // Without etcd, for longer than a lease, everything continues.
@@ -210,7 +213,7 @@ fn a_cpf_finds_the_primary_cta_and_is_registered_until_it_leaves() {
     }
     assert_eq!(pool.rings().members().count(), 2);
     etcd.start();
-    listed.until(|(view, _)| Listed::cpfs(view).len() == 2);
+    listed.until(|(view, _)| ListedCta::cpfs(view).len() == 2);
 
     // A CPF that leaves is on no ring, and its registration is deleted when it has left.
     let gone = std::thread::spawn(move || drop(second));
@@ -219,27 +222,28 @@ fn a_cpf_finds_the_primary_cta_and_is_registered_until_it_leaves() {
     pool.drained(leaves.unwrap());
     pool.flush();
     gone.join().unwrap();
-    listed.until(|(view, _)| Listed::cpfs(view).len() == 1);
+    listed.until(|(view, _)| ListedCta::cpfs(view).len() == 1);
     drop(pool);
     drop(first);
-    listed.until(|(view, _)| Listed::cpfs(view).is_empty());
+    listed.until(|(view, _)| ListedCta::cpfs(view).is_empty());
 }
 
 #[test]
 fn rings_and_configuration_follow_etcd_without_a_restart() {
     let Some(mut etcd) = Etcd::new("rings") else { return };
     let mut pool = pool();
-    let listed = Listed::new(&etcd, 1, pool.address().unwrap());
+    let listed = ListedCta::new(&etcd, 1, pool.address().unwrap());
     listed.serves();
     let _first = running(vec![], etcd.there(), "home/site");
     assert_eq!(until(&mut pool, members), 1);
-    listed.until(|(view, _)| Listed::cpfs(view).len() == 1);
-    let number =
-        |view: &View| view.members().find_map(|(id, _)| Some(id).filter(|id| matches!(id, MemberId::Cpf(_))));
+    listed.until(|(view, _)| ListedCta::cpfs(view).len() == 1);
+    let number = |view: &MembershipView| {
+        view.members().find_map(|(id, _)| Some(id).filter(|id| matches!(id, MemberId::Cpf(_))))
+    };
     let first = number(&listed.state.lock().unwrap().0).unwrap();
     let _second = running(vec![], etcd.there(), "home/site");
     rings_are(&mut pool, &listed, &[1, 2]);
-    listed.until(|(view, _)| Listed::cpfs(view).len() == 2);
+    listed.until(|(view, _)| ListedCta::cpfs(view).len() == 2);
 
     // The operator drains a CPF; an invalid configuration changes nothing; and without etcd all stays as it is.
     let key = "whimbrel/west/configuration";

@@ -7,22 +7,22 @@ use std::time::Duration;
 
 use whimbrel_control::udm::{AuthenticationSubscription, Directory, Subscribers, Subscription, UdmError};
 use whimbrel_ids::{Instant, Supi};
-use whimbrel_link::{Event, Events, LinkId, Links};
+use whimbrel_link::{Event, LinkEvents, LinkId, Links};
 use whimbrel_resilience::cta_replica::PrimaryCta;
 use whimbrel_resilience::detector::Incarnation;
-use whimbrel_resilience::link::{HeartbeatKey, Hello, Role, ToCtaReplica, ToPrimaryCta};
-use whimbrel_resilience::membership::{CtaInstance, Home};
+use whimbrel_resilience::link::{HeartbeatKey, Hello, LinkRole, ToCtaReplica, ToPrimaryCta};
+use whimbrel_resilience::membership::{CtaHome, CtaInstance};
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{Cta, Input, Order, Outbox};
+use whimbrel_resilience::{Cta, CtaOrder, Input, Outbox};
 use whimbrel_security::SqnOffset;
 
-use super::at_etcd::{Etcd, Listed};
+use super::at_etcd::{Etcd, ListedCta};
 use super::{cluster_of_pair, pool_of_pair};
 use crate::clock;
 use crate::cluster::heartbeat::HeartbeatResponder;
 use crate::cluster::pair_replica::{PairReplica, ReplicaEvent};
 use crate::cluster::witness::Witness;
-use crate::cluster::{PairPrimary, Pool};
+use crate::cluster::{CpfPool, PairPrimary};
 use crate::config::{self, PairOf};
 use crate::entropy::SystemEntropy;
 use crate::log_limiter::Lines;
@@ -49,7 +49,7 @@ impl Subscribers for NoSubscribers {
 type Serving = PrimaryCta<NoSubscribers, SystemEntropy>;
 
 /// A CTA without UEs that asks its UPF for an association when that is due.
-fn serving(pool: &Pool) -> Serving {
+fn serving(pool: &CpfPool) -> Serving {
     let config = config::default();
     let directory = Directory::new(config.control().amf.plmn, config.home_network_keys());
     let entropy = SystemEntropy::new().unwrap();
@@ -81,7 +81,7 @@ fn pair(of: &PairOf, listed: bool) -> PairPrimary {
             None => std::thread::sleep(Duration::from_millis(1)),
         }
     };
-    let home = Home { term: 1, primary: active, cta_replica: None };
+    let home = CtaHome { term: 1, primary: active, cta_replica: None };
     PairPrimary::new(
         witness,
         HeartbeatResponder::start(free()).unwrap(),
@@ -97,22 +97,22 @@ fn a_confirmation_from_before_the_primary_was_held_up_releases_no_output() {
     let (mut active, mut pair) = (serving(&pool), pair(&pair_of(None), false));
     let (now, mut out) = (clock::now(), Outbox::default());
     active.snapshot().unwrap();
-    active.wait();
+    active.begin_holding();
     active.handle(now, Input::Tick, &mut out).unwrap();
     assert_eq!((out.pfcp.len(), active.waiting()), (0, 1), "the UPF is to be asked for an association");
-    assert!(!pair.was_away(Duration::from_millis(1), active.last(), active.waiting()));
-    assert!(pair.was_away(Duration::from_secs(6), active.last(), active.waiting()));
-    pair.replica_message(now, ToPrimaryCta::Held(active.last()), &mut active, &mut pool, &mut out);
+    assert!(!pair.record_stall(Duration::from_millis(1), active.last(), active.waiting()));
+    assert!(pair.record_stall(Duration::from_secs(6), active.last(), active.waiting()));
+    pair.handle_replica_message(now, ToPrimaryCta::Held(active.last()), &mut active, &mut pool, &mut out);
     assert_eq!(out.pfcp.len(), 0, "the UPF may have got something else by now");
     active.handle(now, Input::Waited(Duration::ZERO), &mut out).unwrap();
-    pair.replica_message(now, ToPrimaryCta::Held(active.last()), &mut active, &mut pool, &mut out);
+    pair.handle_replica_message(now, ToPrimaryCta::Held(active.last()), &mut active, &mut pool, &mut out);
     assert_eq!(out.pfcp.len(), 1, "it is still the CTA replica");
 }
 
 #[test] // its link ended again just after it had resumed: it reconnects once more
 fn messages_for_a_disconnected_cpf_wait_until_it_resumes_and_come_once() {
     let mut pool = pool_of_pair();
-    let mut peer = super::Caller::new(&pool, Hello::own(Role::Cpf).to_octets());
+    let mut peer = super::Caller::new(&pool, Hello::own(LinkRole::Cpf).to_octets());
     peer.send(&super::join());
     while pool.rings().members().count() == 0 {
         pool.turn(clock::now());
@@ -124,24 +124,24 @@ fn messages_for_a_disconnected_cpf_wait_until_it_resumes_and_come_once() {
     let (mut active, now) = (serving(&pool), clock::now());
     let configure = |active: &mut Serving| {
         let mut out = Outbox::default();
-        active.order(now, Order::Configure(Arc::new(config::default().control())), &mut out);
+        active.order(now, CtaOrder::Configure(Arc::new(config::default().control())), &mut out);
         out.cpfs.iter().map(|(to, _)| *to).collect::<Vec<_>>()
     };
     assert_eq!(configure(&mut active), [cpf], "the first message of its link");
-    active.parts(cpf);
+    active.suspend_cpf(cpf);
     assert_eq!(configure(&mut active), [], "it would not arrive");
     assert!(active.snapshot().is_none(), "no replica begins while a CPF may reconnect");
     assert_eq!(active.resume(cpf, 1).expect("its link continues").len(), 1, "the second");
     assert_eq!(configure(&mut active), [cpf], "the third");
-    active.parts(cpf);
+    active.suspend_cpf(cpf);
     assert_eq!(active.resume(cpf, 1).expect("its link continues").len(), 2, "the second, and the third");
-    active.parts(CpfId(2));
+    active.suspend_cpf(CpfId(2));
     assert!(active.resume(CpfId(2), 0).is_none(), "no CPF has that number");
 }
 
 fn pair_of(etcd: Option<&Etcd>) -> PairOf {
     let etcd = etcd.map_or_else(|| "http://127.0.0.1:9".into(), |etcd| etcd.client.clone());
-    let access = whimbrel_etcd::Access { endpoints: vec![etcd], ..Default::default() };
+    let access = whimbrel_etcd::EtcdAccess { endpoints: vec![etcd], ..Default::default() };
     PairOf {
         etcd: access,
         name: "west".into(),
@@ -155,7 +155,7 @@ fn pair_of(etcd: Option<&Etcd>) -> PairOf {
 #[test] // a CTA replica that panics on what it gets, and is restarted again and again
 fn after_a_snapshot_the_next_one_is_made_only_after_a_pause() {
     let Some(etcd) = Etcd::new("copies") else { return };
-    let two = Listed::new(&etcd, 2, free());
+    let two = ListedCta::new(&etcd, 2, free());
     let mut pool = pool_of_pair();
     let (mut active, mut pair) = (serving(&pool), pair(&pair_of(Some(&etcd)), true));
     let place = two.place(2);
@@ -167,7 +167,7 @@ fn after_a_snapshot_the_next_one_is_made_only_after_a_pause() {
         let (endpoints, smf) = (vec![LOCALHOST], LOCALHOST);
         let offer = ToPrimaryCta::Follow { place, address: free(), endpoints, smf };
         let mut out = Outbox::default();
-        pair.replica_message(now, offer, &mut active, &mut pool, &mut out);
+        pair.handle_replica_message(now, offer, &mut active, &mut pool, &mut out);
         let copied = pair.other().is_some();
         pair.cta_replica_lost(&mut active, &mut pool, &mut out);
         copied
@@ -175,14 +175,14 @@ fn after_a_snapshot_the_next_one_is_made_only_after_a_pause() {
     assert!(follow(&mut pair, now));
     assert!(!follow(&mut pair, now), "it is within the pause");
     assert!(follow(&mut pair, now + Duration::from_secs(60)));
-    pair.allow_copy_now();
+    pair.allow_snapshot_now();
     assert!(follow(&mut pair, now), "a CTA that stops makes one at once");
 }
 
 #[test] // its heartbeats pass, and nothing else in one direction or both
 fn a_replica_that_confirms_no_input_is_lost_but_not_for_time_in_which_the_primary_slept() {
     let Some(etcd) = Etcd::new("takes") else { return };
-    let two = Listed::new(&etcd, 2, free());
+    let two = ListedCta::new(&etcd, 2, free());
     let place = two.place(2);
     for sleeps in [Duration::ZERO, Duration::from_secs(6)] {
         let mut pool = pool_of_pair();
@@ -193,19 +193,19 @@ fn a_replica_that_confirms_no_input_is_lost_but_not_for_time_in_which_the_primar
         let (now, mut out) = (clock::now(), Outbox::default());
         let (endpoints, smf) = (vec![LOCALHOST], LOCALHOST);
         let offer = ToPrimaryCta::Follow { place, address: free(), endpoints, smf };
-        pair.replica_message(now, offer, &mut active, &mut pool, &mut out);
+        pair.handle_replica_message(now, offer, &mut active, &mut pool, &mut out);
         let before = active.handle(now, Input::Tick, &mut out).unwrap();
-        pair.record(now, &mut pool, &before);
-        pair.replica_message(now, ToPrimaryCta::Held(0), &mut active, &mut pool, &mut out);
+        pair.replicate(now, &mut pool, &before);
+        pair.handle_replica_message(now, ToPrimaryCta::Held(0), &mut active, &mut pool, &mut out);
         let waits = active.handle(now, Input::Waited(Duration::ZERO), &mut out).unwrap();
-        pair.record(now, &mut pool, &waits);
+        pair.replicate(now, &mut pool, &waits);
         let mut follows = |pair: &mut PairPrimary, now| {
             pair.turn(now, &mut active, &mut pool, &mut out);
             pair.other().is_some()
         };
         assert!(follows(&mut pair, now + Duration::from_millis(400)));
         if !sleeps.is_zero() {
-            pair.was_away(sleeps, 2, 1);
+            pair.record_stall(sleeps, 2, 1);
             assert!(follows(&mut pair, now + sleeps + Duration::from_millis(450)), "it had no time");
         }
         assert!(!follows(&mut pair, now + sleeps + Duration::from_millis(550)));
@@ -218,9 +218,10 @@ fn a_cpf_that_connects_just_before_a_promotion_joins() {
     let cluster = cluster_of_pair(of.clone());
     let mut replica =
         PairReplica::open(&of, &cluster, (vec![LOCALHOST], LOCALHOST), None, console.clone()).unwrap();
-    let mut links = Links::open(whimbrel_link::Settings::new(Hello::own(Role::Cpf).to_octets())).unwrap();
+    let mut links =
+        Links::open(whimbrel_link::LinkSettings::new(Hello::own(LinkRole::Cpf).to_octets())).unwrap();
     let link = links.connect(clock::now(), replica.address().unwrap());
-    let (mut events, end) = (Events::default(), clock::now() + Duration::from_secs(20));
+    let (mut events, end) = (LinkEvents::default(), clock::now() + Duration::from_secs(20));
     while !replica.has_pending_links() || links.counters().up == 0 {
         assert!(clock::now() < end, "the condition does not hold in time");
         replica.turn(clock::now());
@@ -229,7 +230,7 @@ fn a_cpf_that_connects_just_before_a_promotion_joins() {
         links.flush();
     }
     let active = CtaInstance { cta: of.number, incarnation: Incarnation(1) };
-    let promotion = replica.promote(Home { term: 1, primary: active, cta_replica: None }, None);
+    let promotion = replica.promote(CtaHome { term: 1, primary: active, cta_replica: None }, None);
     let (control, mut entropy) = (Arc::new(config::default().control()), SystemEntropy::new().unwrap());
     let (mut pool, _pair) = promotion.enter(clock::now(), &cluster, control, &mut entropy, console).unwrap();
     let mut octets = Vec::new();
@@ -245,11 +246,11 @@ fn a_cpf_that_connects_just_before_a_promotion_joins() {
 }
 
 /// The links of a CTA that etcd names as the primary, and a second CTA that is to replicate it.
-fn primary_and_replica(etcd: &Etcd) -> (Links, Listed, PairReplica, Arc<Console>) {
-    let mut settings = whimbrel_link::Settings::new(Hello::own(Role::Cta).to_octets());
+fn primary_and_replica(etcd: &Etcd) -> (Links, ListedCta, PairReplica, Arc<Console>) {
+    let mut settings = whimbrel_link::LinkSettings::new(Hello::own(LinkRole::Cta).to_octets());
     settings.listen = Some("127.0.0.1:0".parse().unwrap());
     let links = Links::open(settings).unwrap();
-    let one = Listed::new(etcd, 1, links.local_addr().unwrap());
+    let one = ListedCta::new(etcd, 1, links.local_addr().unwrap());
     one.serves();
     let of = PairOf { number: 2, ..pair_of(Some(etcd)) };
     let (cluster, console) = (cluster_of_pair(of.clone()), Console::new(clock::now()).unwrap());
@@ -262,8 +263,8 @@ fn primary_and_replica(etcd: &Etcd) -> (Links, Listed, PairReplica, Arc<Console>
 fn an_input_is_confirmed_once() {
     let Some(etcd) = Etcd::new("held") else { return };
     let (mut links, _one, mut replica, console) = primary_and_replica(&etcd);
-    let mut primary = Primary { link: None, held: Vec::new() };
-    let mut events = Events::default();
+    let mut primary = PrimaryStub { link: None, held: Vec::new() };
+    let mut events = LinkEvents::default();
     let end = clock::now() + Duration::from_secs(20);
     let (mut loaded, mut turns) = (false, 0);
     while turns < 10 {
@@ -296,7 +297,7 @@ fn a_primary_that_etcd_no_longer_lists_is_monitored_at_the_address_of_its_link()
     let (mut links, one, mut replica, _) = primary_and_replica(&etcd);
     let heartbeats = std::net::UdpSocket::bind(links.local_addr().unwrap()).unwrap();
     heartbeats.set_nonblocking(true).unwrap();
-    let (mut primary, mut events) = (Primary { link: None, held: Vec::new() }, Events::default());
+    let (mut primary, mut events) = (PrimaryStub { link: None, held: Vec::new() }, LinkEvents::default());
     let end = clock::now() + Duration::from_secs(20);
     while primary.link.is_none() {
         assert!(clock::now() < end, "it does not begin to replicate");
@@ -324,7 +325,7 @@ fn a_primary_that_etcd_no_longer_lists_is_monitored_at_the_address_of_its_link()
 fn a_cta_that_cannot_replicate_pauses_longer_each_time_and_is_logged_once() {
     let Some(etcd) = Etcd::new("retries") else { return };
     let (mut links, _one, mut replica, console) = primary_and_replica(&etcd);
-    let (lines, mut events) = (Arc::new(AtomicUsize::new(0)), Events::default());
+    let (lines, mut events) = (Arc::new(AtomicUsize::new(0)), LinkEvents::default());
     let (mut later, mut pauses, mut first) = (Duration::ZERO, Vec::new(), None);
     let end = clock::now() + Duration::from_secs(20);
     crate::log_limiter::with_subscriber(Lines(lines.clone()), || {
@@ -339,7 +340,9 @@ fn a_cta_that_cannot_replicate_pauses_longer_each_time_and_is_logged_once() {
             }
             replica.flush();
             links.drain(clock::now(), &mut events);
-            events.iter().for_each(|event| Primary { link: None, held: Vec::new() }.takes(event, &mut links));
+            events
+                .iter()
+                .for_each(|event| PrimaryStub { link: None, held: Vec::new() }.takes(event, &mut links));
             links.flush();
         }
     });
@@ -352,12 +355,12 @@ fn a_cta_that_cannot_replicate_pauses_longer_each_time_and_is_logged_once() {
 }
 
 /// A primary, as far as its replica sees.
-struct Primary {
+struct PrimaryStub {
     link: Option<LinkId>,
     held: Vec<u64>,
 }
 
-impl Primary {
+impl PrimaryStub {
     fn takes(&mut self, event: Event<'_>, links: &mut Links) {
         let Event::Frame { link, octets } = event else { return };
         match ToPrimaryCta::read(octets).unwrap() {

@@ -6,20 +6,20 @@ use std::net::IpAddr;
 use tracing::{info, warn};
 use whimbrel_control::{AssociationId, UpfId};
 use whimbrel_ids::Instant;
-use whimbrel_resilience::cta_replica::Record;
+use whimbrel_resilience::cta_replica::ReplicaRecord;
 use whimbrel_resilience::link::ToCtaReplica;
 use whimbrel_resilience::membership::CtaInstance;
 use whimbrel_resilience::region::Rings;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::sbfd::SbfdChange;
-use whimbrel_resilience::{Input, Order};
-use whimbrel_sctp_io::Adopted;
+use whimbrel_resilience::{CtaOrder, Input};
+use whimbrel_sctp_io::AdoptedAssociation;
 use whimbrel_store::Changes;
 
 use super::cpf_processes::CpfProcesses;
-use super::{ControlLoop, TakenOver};
+use super::{ControlLoop, FormerPrimaryState};
 use crate::cluster::{PairEvent, PoolEvent};
-use crate::config::Upf;
+use crate::config::ListedUpf;
 use crate::core::n2;
 use crate::core::subscriber_copy::SubscriberFeed;
 use crate::observation::{Level, Metric};
@@ -30,12 +30,12 @@ impl ControlLoop {
     pub(super) fn begin(
         &mut self,
         now: Instant,
-        taken_over: Option<TakenOver>,
-        adopted: Option<Vec<Adopted>>,
+        taken_over: Option<FormerPrimaryState>,
+        adopted: Option<Vec<AdoptedAssociation>>,
     ) {
         let Some(CpfProcesses { pool, pair: Some(pair) }) = &self.cpfs else { return };
         let (term, rings) = (pair.primary.term(), pool.rings());
-        let lost: Vec<CpfId> = self.active.unsettled().filter(|cpf| !pool.knows(*cpf)).collect();
+        let lost: Vec<CpfId> = self.active.unresumed_cpfs().filter(|cpf| !pool.knows(*cpf)).collect();
         let gnbs = self.active.cta().ran_nodes().held_names();
         for held in &gnbs {
             held.gnb.iter().for_each(|gnb| self.observer.inherits(held.name, *gnb));
@@ -47,7 +47,7 @@ impl ControlLoop {
             return self.begin_with(now, adopted, &names, (taken_over, rings, lost));
         }
         let down = self.n2.links.take_over(now, term, gnbs);
-        let Some(TakenOver { first, early, .. }) = taken_over else { return };
+        let Some(FormerPrimaryState { first, early, .. }) = taken_over else { return };
         self.taken_over(now, term);
         self.announce_takeover(now);
         self.out.append(first);
@@ -65,13 +65,13 @@ impl ControlLoop {
     fn begin_with(
         &mut self,
         now: Instant,
-        adopted: Vec<Adopted>,
+        adopted: Vec<AdoptedAssociation>,
         names: &[AssociationId],
-        (taken_over, rings, lost): (TakenOver, Rings, Vec<CpfId>),
+        (taken_over, rings, lost): (FormerPrimaryState, Rings, Vec<CpfId>),
     ) {
-        let TakenOver { mut first, received, .. } = taken_over;
+        let FormerPrimaryState { mut first, received, .. } = taken_over;
         self.taken_over(now, self.pair().map_or(0, |pair| pair.primary.term()));
-        let (count, marks) = (adopted.len(), self.active.take_marks());
+        let (count, marks) = (adopted.len(), self.active.take_sent_message_numbers());
         let down = self.continue_associations(now, adopted, names, &received);
         info!(associations = count, lost = down.len(), "the associations of gNBs go on");
         let (messages, marks) = self.unsent(std::mem::take(&mut first.ngap), marks);
@@ -92,9 +92,11 @@ impl ControlLoop {
 
     /// No CTA of this unit has run any more. The associations of the gNBs that the former one has left by these `names` go on; of the others nothing is known,
     /// and their gNBs learn at once that they have to set up others.
-    fn begin_again(&mut self, now: Instant, adopted: Vec<Adopted>, names: &[AssociationId]) {
-        let is_known = |a: &Adopted| n2::labelled(a.notes.label).is_some_and(|name| names.contains(&name));
-        let (known, unknown): (Vec<Adopted>, Vec<Adopted>) = adopted.into_iter().partition(is_known);
+    fn begin_again(&mut self, now: Instant, adopted: Vec<AdoptedAssociation>, names: &[AssociationId]) {
+        let is_known =
+            |a: &AdoptedAssociation| n2::labelled(a.notes.label).is_some_and(|name| names.contains(&name));
+        let (known, unknown): (Vec<AdoptedAssociation>, Vec<AdoptedAssociation>) =
+            adopted.into_iter().partition(is_known);
         if !known.is_empty() {
             info!(
                 associations = known.len(),
@@ -110,17 +112,17 @@ impl ControlLoop {
 
     /// Requests gNBs to remove their associations with the host that this one replaced (TS 38.413 §8.7.3.2).
     pub(super) fn announce_takeover(&mut self, now: Instant) {
-        let former = self.pair().map_or(&[][..], |pair| pair.primary.former());
+        let former = self.pair().map_or(&[][..], |pair| pair.primary.replaced_endpoints());
         if !former.is_empty() {
-            let order = Order::TakenOver(former.to_vec());
+            let order = CtaOrder::TakenOver(former.to_vec());
             self.execute(now, order);
         }
     }
 
     /// Sends an input to the CTA replica.
-    pub(super) fn replicate(&mut self, now: Instant, record: &Record) {
+    pub(super) fn replicate(&mut self, now: Instant, record: &ReplicaRecord) {
         if let Some(CpfProcesses { pool, pair: Some(pair) }) = &mut self.cpfs {
-            pair.primary.record(now, pool, record);
+            pair.primary.replicate(now, pool, record);
         }
     }
 
@@ -170,7 +172,7 @@ impl ControlLoop {
             PoolEvent::Resumes(cpf, has) => self.resume(now, cpf, has),
             PoolEvent::Disconnected(cpf) => {
                 self.out.cpfs.retain(|(to, _)| *to != cpf); // its link keeps them
-                self.active.parts(cpf);
+                self.active.suspend_cpf(cpf);
             }
             PoolEvent::FromUpf(octets) => self.receive_from_own_upf(now, &octets),
             PoolEvent::ForUpfAgain(messages) => {
@@ -180,7 +182,7 @@ impl ControlLoop {
             }
             PoolEvent::FromReplica(message) => {
                 if let Some(CpfProcesses { pool, pair: Some(pair) }) = &mut self.cpfs {
-                    pair.primary.replica_message(now, message, &mut self.active, pool, &mut self.out);
+                    pair.primary.handle_replica_message(now, message, &mut self.active, pool, &mut self.out);
                 }
             }
             PoolEvent::SuccessorOffered(instance, endpoints, smf) => {
@@ -209,10 +211,10 @@ impl ControlLoop {
             };
             self.console.moment(now, (level, "sbfd"), &format!("S-BFD peer {name}"), text, None);
             let is_it =
-                |upf: &Upf| upf.name == *name || upf.address.is_some_and(|at| at.ip() == address.ip());
+                |upf: &ListedUpf| upf.name == *name || upf.address.is_some_and(|at| at.ip() == address.ip());
             let upf = self.config.upfs.iter().position(|upf| upf.address.is_some() && is_it(upf));
             if let (SbfdChange::Failed, Some(upf)) = (change, upf.and_then(|n| u8::try_from(n).ok())) {
-                self.execute(now, Order::UpfUnreachable(UpfId(upf)));
+                self.execute(now, CtaOrder::UpfUnreachable(UpfId(upf)));
             }
         }
         !events.is_empty()
@@ -231,7 +233,7 @@ impl ControlLoop {
     /// Has UEs that have changed sent to peer AMFs, ahead of their way there.
     pub(super) fn replicate_to_peer_amfs(&mut self, now: Instant) {
         if let Some(all) = self.peer_amfs.as_mut().and_then(|peer_amfs| peer_amfs.replicates(now)) {
-            self.execute(now, Order::StoreUes { all });
+            self.execute(now, CtaOrder::StoreUes { all });
         }
     }
 
@@ -257,7 +259,7 @@ impl ControlLoop {
         let Some(CpfProcesses { pool, .. }) = &mut self.cpfs else { return };
         match again {
             Some(again) => {
-                pool.resumed(cpf, self.active.taken(cpf));
+                pool.resumed(cpf, self.active.durable_messages(cpf));
                 again.into_iter().for_each(|message| pool.send(cpf, message));
             }
             None => {
@@ -290,7 +292,7 @@ impl ControlLoop {
             self.abort_unnamed(now, association);
         }
         if let Some(CpfProcesses { pool, .. }) = &mut self.cpfs {
-            pool.confirm_messages(|cpf| self.active.taken(cpf));
+            pool.confirm_messages(|cpf| self.active.durable_messages(cpf));
         }
         self.acknowledge();
     }
@@ -323,9 +325,9 @@ impl ControlLoop {
         }
         let own = self.config.n4.node_id;
         let (endpoints, smf) = successor.map_or_else(Default::default, |(_, at, smf)| (at, vec![smf, own]));
-        self.execute(now, Order::Endpoints(endpoints));
+        self.execute(now, CtaOrder::Endpoints(endpoints));
         if !smf.is_empty() {
-            self.execute(now, Order::SmfAddresses(smf));
+            self.execute(now, CtaOrder::SmfAddresses(smf));
         }
     }
 }

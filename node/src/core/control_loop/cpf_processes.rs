@@ -2,12 +2,12 @@
 
 use whimbrel_resilience::membership::CtaInstance;
 
-use crate::cluster::{InputWatchdog, PairPrimary, Pool};
+use crate::cluster::{CpfPool, InputWatchdog, PairPrimary};
 use crate::core::subscriber_copy::SubscriberFeed;
 
 /// The CPFs that serve UEs, where they are processes of their own.
 pub(super) struct CpfProcesses {
-    pub(super) pool: Pool,
+    pub(super) pool: CpfPool,
     /// `None`: there is no second CTA.
     pub(super) pair: Option<PrimaryOfPair>,
 }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use tracing::{debug, warn};
 use whimbrel_ids::Instant;
-use whimbrel_resilience::{Input, Order};
+use whimbrel_resilience::{CtaOrder, Input};
 use whimbrel_store::Changes;
 
 use super::ControlLoop;
 use super::cpf_processes::CpfProcesses;
 use crate::aftermath;
-use crate::cluster::{PairPrimary, PeerAmfs, Pool};
+use crate::cluster::{CpfPool, PairPrimary, PeerAmfs};
 use crate::config::Deployment;
 use crate::core::foresight::Foresight;
 use crate::core::smf_n4::SmfN4;
@@ -20,10 +20,10 @@ use crate::core::upf_report::UpfReport;
 use crate::core::view;
 use crate::function::UnitFunction;
 use crate::observation::capture::Capture;
-use crate::observation::{Component, Condition, Level, Metric, Sample};
+use crate::observation::{Component, Condition, Level, Metric, MetricSample};
 use crate::open::Brokers;
 use crate::sbfd::{ReflectorThread, SbfdFigures, SbfdPeers};
-use crate::veil::Veil;
+use crate::veil::VeiledUes;
 
 /// How often the store is asked for edits, the gauges are set and the capture is written to disk.
 pub(super) const HOUSEKEEPING: Duration = Duration::from_millis(500);
@@ -43,7 +43,7 @@ impl ControlLoop {
         samples.extend(self.exchange_report());
         metrics.set_samples(samples);
         if let Some(CpfProcesses { pool, pair: Some(pair) }) = &self.cpfs {
-            let (replicated, detail) = pair.primary.condition(pool.successor());
+            let (replicated, detail) = pair.primary.replica_status(pool.successor());
             let condition = if replicated { Condition::Up } else { Condition::Limited };
             let former = self.console.components(|c| c.get("cta_replica").map(|part| part.condition));
             if former.is_some_and(|former| former != condition) {
@@ -83,11 +83,11 @@ impl ControlLoop {
     }
 
     /// The UPF of a unit reports to the CTA, which shows the report as its own.
-    fn exchange_report(&self) -> Vec<Sample> {
+    fn exchange_report(&self) -> Vec<MetricSample> {
         match &self.config.deployment {
             // A replica that runs this loop is the UPF now.
             Deployment::UnitUpf(own) | Deployment::UnitUpfReplica(own) => {
-                let of_upf: Vec<Sample> = self.upfs.local.iter().flat_map(LocalUpf::samples).collect();
+                let of_upf: Vec<MetricSample> = self.upfs.local.iter().flat_map(LocalUpf::samples).collect();
                 let components: Vec<Component> = self.console.components(|c| c.all().cloned().collect());
                 if let Err(e) = UpfReport::write(&own.directory, &of_upf, components.iter()) {
                     debug!("the report of the UPF cannot be written: {e}");
@@ -105,7 +105,7 @@ impl ControlLoop {
     }
 
     /// Shows what the UPF of this unit has reported.
-    fn read_report(&self, own: &UnitFunction) -> Vec<Sample> {
+    fn read_report(&self, own: &UnitFunction) -> Vec<MetricSample> {
         let UpfReport { samples, components } = UpfReport::read(&own.directory);
         let sessions = samples.iter().filter(|s| s.metric == Metric::UpfSessions).map(|s| s.value).sum();
         self.console.metrics.set(Metric::PduSessions, sessions);
@@ -129,7 +129,7 @@ impl ControlLoop {
     fn store_ues(&mut self, now: Instant) {
         let Some(file) = &mut self.stored_ues else { return };
         if let Some(all) = file.turn(&self.console, self.active.cta().stored_amf()) {
-            self.execute(now, Order::StoreUes { all });
+            self.execute(now, CtaOrder::StoreUes { all });
         }
     }
 
@@ -181,8 +181,8 @@ impl ControlLoop {
     }
 
     /// What the parts of the core counted.
-    fn samples(&self) -> Vec<Sample> {
-        let bounds = self.active.cta().bounds().map(|(limit, value)| Sample {
+    fn samples(&self) -> Vec<MetricSample> {
+        let bounds = self.active.cta().bounds().map(|(limit, value)| MetricSample {
             metric: Metric::LimitReached,
             label: Some(limit.into()),
             value,
@@ -190,7 +190,7 @@ impl ControlLoop {
         let upf = self.upfs.local.iter().flat_map(LocalUpf::samples);
         let n4 = self.upfs.n4.iter().flat_map(SmfN4::samples);
         let (pool, pair) = (self.cpfs.as_ref().map(|cpfs| &cpfs.pool), self.pair());
-        let shared = pool.map(Pool::received_from_upf).map(|value| Sample {
+        let shared = pool.map(CpfPool::received_from_upf).map(|value| MetricSample {
             metric: Metric::SmfN4Shared,
             label: None,
             value,
@@ -204,7 +204,7 @@ impl ControlLoop {
         let pair = pair.flat_map(|(pool, pair)| self.pair_samples(&pair.primary, pool));
         let peer_amfs = self.peer_amfs.iter().flat_map(PeerAmfs::samples);
         let brokers = self.brokers.iter().flat_map(Brokers::samples);
-        let brokers = brokers.chain(self.veil.iter().flat_map(Veil::samples));
+        let brokers = brokers.chain(self.veil.iter().flat_map(VeiledUes::samples));
         let foresight = self.foresight.iter().flat_map(Foresight::samples);
         let cpf = self.active.cta().cpf();
         let memory = self.memory.iter().flat_map(|memory| memory.samples(cpf)).chain(self.added_ues.sample());
@@ -231,14 +231,14 @@ impl ControlLoop {
         all.fold(SbfdFigures::default(), |a, b| a + b)
     }
 
-    fn pair_samples(&self, primary: &PairPrimary, pool: &Pool) -> [Sample; 4] {
-        let one = |metric, value| Sample { metric, label: None, value };
+    fn pair_samples(&self, primary: &PairPrimary, pool: &CpfPool) -> [MetricSample; 4] {
+        let one = |metric, value| MetricSample { metric, label: None, value };
         let (records, octets) = primary.sent();
         [
             one(Metric::CtaReplicaRecords, records),
             one(Metric::CtaReplicaBytes, octets),
             one(Metric::CtaReplicaWaiting, self.active.waiting() as u64),
-            one(Metric::EtcdRecordsIgnored, primary.ignored() + pool.rejected_configurations()),
+            one(Metric::EtcdRecordsIgnored, primary.invalid_etcd_records() + pool.rejected_configurations()),
         ]
     }
 }

@@ -18,12 +18,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use whimbrel_control::open::Request;
+use whimbrel_control::open::BrokerQuestion;
 use whimbrel_control::{AssociationId, Event, UpfId};
 use whimbrel_ids::Instant;
 use whimbrel_link::Spin;
 use whimbrel_resilience::cta_replica;
-use whimbrel_resilience::{Input, Order, OrderOutcome, Outbox};
+use whimbrel_resilience::{CtaOrder, Input, OrderOutcome, Outbox};
 use whimbrel_sctp_io::Transport;
 
 use self::cpf_processes::{CpfProcesses, PrimaryOfPair};
@@ -32,7 +32,7 @@ use self::n2_events::N2;
 use super::added_ues::AddedUes;
 use super::control_thread::{Parts, SPIN, StopRequest};
 use super::core_time::CoreTime;
-use super::early::Early;
+use super::early::EarlyMessage;
 use super::foresight::Foresight;
 use super::smf_n4::SmfN4;
 use super::stored_ues::StoredUeFile;
@@ -40,7 +40,7 @@ use super::subscriber_copy::SubscriberFeed;
 use super::subscribers::StoredSubscribers;
 use super::upf::LocalUpf;
 use crate::clock;
-use crate::cluster::{PairPrimary, PairReplica, PeerAmfs, Pool, SentToUpf, log_protocol_violation};
+use crate::cluster::{CpfPool, PairPrimary, PairReplica, PeerAmfs, SentToUpf, log_protocol_violation};
 use crate::config::{Config, NetworkTimeZone};
 use crate::entropy::SystemEntropy;
 use crate::function::descriptors;
@@ -50,7 +50,7 @@ use crate::observation::observer::Observer;
 use crate::open::Brokers;
 use crate::sbfd::{ReflectorThread, SbfdPeers};
 use crate::ue_memory::UeMemory;
-use crate::veil::{Question, Veil};
+use crate::veil::{VeilUeQuestion, VeiledUes};
 
 /// PFCP datagrams of external UPFs that are taken in one turn, so that a flood does not keep UEs waiting.
 const N4_PER_TURN_MAX: usize = 64;
@@ -59,11 +59,11 @@ const N4_PER_TURN_MAX: usize = 64;
 pub(super) type PrimaryCta = cta_replica::PrimaryCta<StoredSubscribers, SystemEntropy, CoreTime>;
 
 /// What a CTA that has taken over has of the former primary.
-struct TakenOver {
+struct FormerPrimaryState {
     /// What that one may not have sent.
     first: Outbox,
     /// Messages of gNBs that may have been for it.
-    early: Vec<Early>,
+    early: Vec<EarlyMessage>,
     /// The last message that the replica had of each association, if it came since the snapshot.
     received: BTreeMap<AssociationId, u64>,
 }
@@ -115,7 +115,7 @@ pub(super) struct ControlLoop {
     /// The prediction of handovers.
     foresight: Option<Foresight>,
     /// The broker of veiled UEs.
-    veil: Option<Veil>,
+    veil: Option<VeiledUes>,
     n2: N2,
     /// CPFs, and UPFs of restored sessions, are awaited, and N2 opens at that time at the latest: gNBs would send UEs that nothing serves. `None`: N2 is open.
     n2_opens_by: Option<Instant>,
@@ -147,7 +147,7 @@ impl ControlLoop {
     }
 
     /// The CTA executes an order, which goes to the CTA replica, too.
-    fn execute(&mut self, now: Instant, order: Order) -> OrderOutcome {
+    fn execute(&mut self, now: Instant, order: CtaOrder) -> OrderOutcome {
         let (ordered, record) = self.active.order(now, order, &mut self.out);
         if let Some(record) = record {
             self.replicate(now, &record);
@@ -219,7 +219,11 @@ impl ControlLoop {
         descriptors::turned();
         self.active.inspect().begin();
         if let Some(CpfProcesses { pair: Some(pair), .. }) = &mut self.cpfs
-            && pair.primary.was_away(now.since(self.timing.turned), self.active.last(), self.active.waiting())
+            && pair.primary.record_stall(
+                now.since(self.timing.turned),
+                self.active.last(),
+                self.active.waiting(),
+            )
         {
             self.timing.housekeeping = now; // its input goes to the CTA replica, which has to confirm it
         }
@@ -362,7 +366,7 @@ impl ControlLoop {
                 }
             }
         }
-        let (messages, marks) = (std::mem::take(&mut self.out.ngap), self.active.take_marks());
+        let (messages, marks) = (std::mem::take(&mut self.out.ngap), self.active.take_sent_message_numbers());
         self.send_marked(now, messages, &marks);
         for association in std::mem::take(&mut self.out.abort) {
             self.abort(now, association);
@@ -393,11 +397,16 @@ impl ControlLoop {
         }
         for (ue, to, request) in self.out.brokers.drain(..) {
             match (request, &mut self.brokers, &mut self.veil) {
-                (Request::Sap(question), Some(brokers), _) => brokers.ask((ue, to, question)),
-                (Request::Veil(question), _, Some(veil)) => veil.ask(ue, to, Question::User(question)),
-                (Request::VeilHome(question), _, Some(veil)) => veil.ask(ue, to, Question::Home(question)),
+                (BrokerQuestion::Sap(question), Some(brokers), _) => brokers.ask((ue, to, question)),
+                (BrokerQuestion::Veil(question), _, Some(veil)) => {
+                    veil.ask(ue, to, VeilUeQuestion::User(question))
+                }
+                (BrokerQuestion::VeilHome(question), _, Some(veil)) => {
+                    veil.ask(ue, to, VeilUeQuestion::Home(question))
+                }
                 // A machine asks only what is configured.
-                (Request::Sap(_), None, _) | (Request::Veil(_) | Request::VeilHome(_), _, None) => {}
+                (BrokerQuestion::Sap(_), None, _)
+                | (BrokerQuestion::Veil(_) | BrokerQuestion::VeilHome(_), _, None) => {}
             }
         }
         self.observe(now);
@@ -459,11 +468,11 @@ impl ControlLoop {
             self.foresight.as_ref().map(Foresight::next_deadline),
             n2.and_then(Transport::next_deadline),
             self.n2_opens_by,
-            pool.and_then(Pool::next_deadline),
+            pool.and_then(CpfPool::next_deadline),
             self.peer_amfs.as_ref().and_then(PeerAmfs::next_deadline),
             self.n2.links.next_deadline(),
             feed.and_then(SubscriberFeed::due),
-            pair.filter(|_| self.active.waiting() > 0).map(|_| now + PairPrimary::CHECKED_EVERY),
+            pair.filter(|_| self.active.waiting() > 0).map(|_| now + PairPrimary::CHECK_INTERVAL),
             Some(self.timing.housekeeping),
         ];
         let until = deadlines.into_iter().flatten().min().unwrap_or(now);
@@ -476,7 +485,7 @@ impl ControlLoop {
         let fds = std::iter::once(self.console.commands.wake_fd())
             .chain(self.upfs.local.iter().flat_map(LocalUpf::fds))
             .chain(self.upfs.n4.iter().flat_map(SmfN4::fds))
-            .chain(pool.into_iter().flat_map(Pool::fds))
+            .chain(pool.into_iter().flat_map(CpfPool::fds))
             .chain(self.sbfd_peers.iter().flat_map(SbfdPeers::fds))
             .chain(self.peer_amfs.iter().map(PeerAmfs::fd))
             .chain(pair.map(|pair| pair.primary.witness().as_fd()))

@@ -10,11 +10,13 @@ use whimbrel_control::AssociationId;
 use whimbrel_ids::Instant;
 use whimbrel_resilience::Input;
 use whimbrel_resilience::cta_replica::{LocalAssociation, MessageRoute};
-use whimbrel_sctp_io::{Adopted, AssociationId as SctpAssociation, Event, Events, Former, Transport};
+use whimbrel_sctp_io::{
+    AdoptedAssociation, AssociationId as SctpAssociation, Event, Events, Former, Transport,
+};
 
 use super::ControlLoop;
 use super::cpf_processes::CpfProcesses;
-use crate::core::n2::{self, Links};
+use crate::core::n2::{self, N2Associations};
 use crate::observation::Metric;
 
 /// A gNB that takes no data at all for this long has stopped, and its association is aborted. A slow gNB takes what it has room for.
@@ -34,7 +36,7 @@ type NgapMessage = (AssociationId, u16, Vec<u8>);
 pub(super) struct N2 {
     /// `None` where the host has no way for SCTP.
     pub(super) transport: Option<Transport>,
-    pub(super) links: Links,
+    pub(super) links: N2Associations,
     /// Reused from turn to turn.
     pub(super) events: Events,
     /// The associations as the file for the next start has them.
@@ -195,7 +197,7 @@ impl ControlLoop {
             MessageRoute::Dropped => return,
         };
         self.capture_ngap(now, name, stream, received, true);
-        self.active.received(name, link.received);
+        self.active.set_next_message(name, link.received);
         self.keep_ngap(now, name, octets, true);
         self.handle_input(now, Input::Ngap(name, stream, octets));
     }
@@ -245,7 +247,7 @@ impl ControlLoop {
     pub(super) fn continue_associations(
         &mut self,
         now: Instant,
-        adopted: Vec<Adopted>,
+        adopted: Vec<AdoptedAssociation>,
         names: &[AssociationId],
         received: &BTreeMap<AssociationId, u64>,
     ) -> Vec<AssociationId> {
@@ -323,7 +325,9 @@ impl ControlLoop {
 
     /// Acknowledges gNBs' messages whose inputs can no longer be lost with this host: gNBs need not send them to another CTA.
     pub(super) fn acknowledge(&mut self) {
-        let (safe, Some(transport)) = (self.active.safe(), &mut self.n2.transport) else { return };
+        let (safe, Some(transport)) = (self.active.last_durable_input(), &mut self.n2.transport) else {
+            return;
+        };
         while let Some(&(input, association, messages)) = self.n2.unacknowledged.front()
             && input <= safe
         {

@@ -8,7 +8,7 @@ use whimbrel_control::config as control;
 use whimbrel_control::{UeId, UeSummary};
 use whimbrel_ids::{Instant, Supi};
 use whimbrel_resilience::link::UeQuery;
-use whimbrel_resilience::{Input, Order, OrderOutcome};
+use whimbrel_resilience::{CtaOrder, Input, OrderOutcome};
 use whimbrel_security::Direction;
 
 use super::ControlLoop;
@@ -18,37 +18,37 @@ use crate::config::value::Value as _;
 use crate::config::{Config, NetworkTimeZone};
 use crate::core::foresight::Foresight;
 use crate::core::view;
-use crate::observation::{ClusterView, Command, Target};
+use crate::observation::{ClusterView, ConsoleCommand, Target};
 
 /// UEs that are counted by CPF on demand: that takes some milliseconds at most.
 const COUNTED_UES_MAX: usize = 50_000;
 
 impl ControlLoop {
-    pub(super) fn command(&mut self, now: Instant, command: Command) {
+    pub(super) fn command(&mut self, now: Instant, command: ConsoleCommand) {
         // An answer whose receiver is gone is dropped.
         let _ = match command {
-            Command::ListUes(request, reply) => {
+            ConsoleCommand::ListUes(request, reply) => {
                 self.query_ues(now, view::page_of(&request), UeQueryReply::Page(request, reply));
                 true
             }
-            Command::ShowUe(supi, reply) => {
+            ConsoleCommand::ShowUe(supi, reply) => {
                 self.query_ues(now, UeQuery::Subscriber(supi), UeQueryReply::Ue(reply));
                 true
             }
-            Command::ListGnbs(reply) => {
+            ConsoleCommand::ListGnbs(reply) => {
                 let link = |association| self.n2.links.get(association);
                 reply.send(view::gnbs(self.active.cta(), link)).is_ok()
             }
-            Command::Cluster(reply) => reply.send(self.cluster()).is_ok(),
-            Command::Deregister(supi, reply) => {
+            ConsoleCommand::Cluster(reply) => reply.send(self.cluster()).is_ok(),
+            ConsoleCommand::Deregister(supi, reply) => {
                 let order = whimbrel_control::Command::Deregister;
                 reply.send(self.order(now, supi, order, Target::Deregistration)).is_ok()
             }
-            Command::NotifyReachable(supi, reply) => {
+            ConsoleCommand::NotifyReachable(supi, reply) => {
                 let order = whimbrel_control::Command::NotifyReachable;
                 reply.send(self.order(now, supi, order, Target::Reachability)).is_ok()
             }
-            Command::Locate(supi, wish, reply) => {
+            ConsoleCommand::Locate(supi, wish, reply) => {
                 let ue: Option<UeId> = self.active.cta().find(supi);
                 if let Some(ue) = ue {
                     let order = whimbrel_control::Command::Locate(wish);
@@ -56,40 +56,40 @@ impl ControlLoop {
                 }
                 reply.send(ue.is_some()).is_ok()
             }
-            Command::Warn(warning, reply) => {
+            ConsoleCommand::Warn(warning, reply) => {
                 let of = (warning.message_identifier, warning.serial_number);
-                reply.send(self.warn(now, of, Order::Warn(warning))).is_ok()
+                reply.send(self.warn(now, of, CtaOrder::Warn(warning))).is_ok()
             }
-            Command::CancelWarning(message_identifier, serial_number, reply) => {
-                let order = Order::CancelWarning { message_identifier, serial_number };
+            ConsoleCommand::CancelWarning(message_identifier, serial_number, reply) => {
+                let order = CtaOrder::CancelWarning { message_identifier, serial_number };
                 reply.send(self.warn(now, (message_identifier, serial_number), order)).is_ok()
             }
-            Command::ListWarnings(reply) => reply.send(view::warnings(self.active.cta())).is_ok(),
-            Command::Overload(order, reply) => {
+            ConsoleCommand::ListWarnings(reply) => reply.send(view::warnings(self.active.cta())).is_ok(),
+            ConsoleCommand::Overload(order, reply) => {
                 if let Some(order) = order {
-                    self.execute(now, Order::Overload(order));
+                    self.execute(now, CtaOrder::Overload(order));
                 }
                 reply.send(view::overload(self.active.cta())).is_ok()
             }
-            Command::Foresight(reply) => {
+            ConsoleCommand::Foresight(reply) => {
                 let view = self.foresight.as_ref().map(Foresight::view);
                 reply.send(view.unwrap_or_default()).is_ok()
             }
-            Command::ResetGnb(gnb, reply) => {
-                let is_up = self.execute(now, Order::ResetGnb(gnb)) == OrderOutcome::Reset(true);
+            ConsoleCommand::ResetGnb(gnb, reply) => {
+                let is_up = self.execute(now, CtaOrder::ResetGnb(gnb)) == OrderOutcome::Reset(true);
                 let begin = || self.console.operations.begin(now, format!("gnb-{gnb}"), Target::Reset(gnb));
                 reply.send(is_up.then(begin)).is_ok()
             }
-            Command::DisconnectGnb(gnb, reply) => {
-                let was_up = self.execute(now, Order::DisconnectGnb(gnb)) == OrderOutcome::Reset(true);
+            ConsoleCommand::DisconnectGnb(gnb, reply) => {
+                let was_up = self.execute(now, CtaOrder::DisconnectGnb(gnb)) == OrderOutcome::Reset(true);
                 reply.send(was_up).is_ok()
             }
-            Command::OpenNas(ue, messages, reply) => reply.send(self.open_nas(ue, &messages)).is_ok(),
-            Command::Reconfigure(config) => {
+            ConsoleCommand::OpenNas(ue, messages, reply) => reply.send(self.open_nas(ue, &messages)).is_ok(),
+            ConsoleCommand::Reconfigure(config) => {
                 self.reconfigure(now, &config);
                 true
             }
-            Command::ModifySession(supi, psi, modification, reply) => {
+            ConsoleCommand::ModifySession(supi, psi, modification, reply) => {
                 let reply = UeQueryReply::Modified(psi, modification, reply);
                 self.query_ues(now, UeQuery::Subscriber(supi), reply);
                 true
@@ -172,7 +172,7 @@ impl ControlLoop {
         if let Some(CpfProcesses { pool, .. }) = &mut self.cpfs {
             pool.configure(control.clone());
         }
-        self.execute(now, Order::Configure(control));
+        self.execute(now, CtaOrder::Configure(control));
     }
 
     /// Gives an order to a subscriber's UE, if the UE is known. Returns the operation.
@@ -231,8 +231,8 @@ impl ControlLoop {
     }
 
     /// Sends a warning message, or cancels it. Returns the operation: the gNBs' answers come in a later turn.
-    fn warn(&mut self, now: Instant, of: (u16, u16), order: Order) -> Result<u64, WarningError> {
-        let cancelled = matches!(order, Order::CancelWarning { .. });
+    fn warn(&mut self, now: Instant, of: (u16, u16), order: CtaOrder) -> Result<u64, WarningError> {
+        let cancelled = matches!(order, CtaOrder::CancelWarning { .. });
         let OrderOutcome::Warned(outcome) = self.execute(now, order) else {
             return Err(WarningError::Unknown);
         };

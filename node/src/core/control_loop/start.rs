@@ -11,22 +11,22 @@ use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, UeId, UpfId};
 use whimbrel_ids::Instant;
 use whimbrel_resilience::region::Rings;
-use whimbrel_resilience::{Outbox, Surviving};
-use whimbrel_sctp_io::{Adopted, Events, Transport};
+use whimbrel_resilience::{Outbox, SurvivingState};
+use whimbrel_sctp_io::{AdoptedAssociation, Events, Transport};
 use whimbrel_store::Store;
 
 use super::cpf_processes::{CpfProcesses, PrimaryOfPair};
 use super::n2_events::N2;
-use super::{ControlLoop, PrimaryCta, TakenOver, Timing, Upfs};
+use super::{ControlLoop, FormerPrimaryState, PrimaryCta, Timing, Upfs};
 use crate::clock;
-use crate::cluster::{PeerAmfs, Pool};
+use crate::cluster::{CpfPool, PeerAmfs};
 use crate::config::{Config, Deployment};
 use crate::core::added_ues::AddedUes;
 use crate::core::control_thread::{Cta, Parts};
 use crate::core::core_time::CoreTime;
 use crate::core::foresight::Foresight;
 use crate::core::last_inputs::LastInputs;
-use crate::core::n2::{Links, labelled};
+use crate::core::n2::{N2Associations, labelled};
 use crate::core::replica::TakeoverState;
 use crate::core::smf_n4::SmfN4;
 use crate::core::stored_ues::StoredUeFile;
@@ -40,7 +40,7 @@ use crate::observation::observer::Observer;
 use crate::open::Brokers;
 use crate::sbfd::{ReflectorThread, SbfdPeers};
 use crate::ue_memory::UeMemory;
-use crate::veil::Veil;
+use crate::veil::VeiledUes;
 
 /// How long N2 may stay closed at the start because no CPF has joined, or a UPF does not answer yet: both are there within tenths of a second.
 const CPFS_JOIN_WITHIN: Duration = Duration::from_secs(2);
@@ -54,7 +54,7 @@ struct FormerCtaState {
 
 impl FormerCtaState {
     /// `adopted`: the associations that N2 has from the former primary. `None`: a CTA of this code has left nothing.
-    fn of(own: &UnitFunction, adopted: &Option<Vec<Adopted>>) -> Option<Self> {
+    fn of(own: &UnitFunction, adopted: &Option<Vec<AdoptedAssociation>>) -> Option<Self> {
         let peers = own.directory.kept_peers()?;
         let last_inputs = LastInputs::open(&own.directory.last_inputs()).and_then(|file| file.read());
         let last_inputs = last_inputs.inspect_err(|e| warn!("no UE stays connected: {e}")).ok()?;
@@ -62,8 +62,8 @@ impl FormerCtaState {
         Some(Self { peers, last_inputs, associations: names.collect() })
     }
 
-    fn surviving<'a>(&'a self, last_input: &'a dyn Fn(UeId) -> Option<u64>) -> Surviving<'a> {
-        Surviving { peers: &self.peers, associations: &self.associations, last_input }
+    fn surviving<'a>(&'a self, last_input: &'a dyn Fn(UeId) -> Option<u64>) -> SurvivingState<'a> {
+        SurvivingState { peers: &self.peers, associations: &self.associations, last_input }
     }
 }
 
@@ -105,18 +105,18 @@ struct Surroundings {
 }
 
 /// The part that differs between deployments.
-struct Serving {
+struct ServingParts {
     control: Arc<ControlConfig>,
     active: PrimaryCta,
     cpfs: Option<CpfProcesses>,
     memory: Option<UeMemory>,
     stored_ues: Option<StoredUeFile>,
-    links: Links,
+    links: N2Associations,
     /// The output of the CTA at its start.
     out: Outbox,
 }
 
-impl Serving {
+impl ServingParts {
     fn of(control: Arc<ControlConfig>, active: PrimaryCta) -> Self {
         Self {
             control,
@@ -124,7 +124,7 @@ impl Serving {
             cpfs: None,
             memory: None,
             stored_ues: None,
-            links: Links::default(),
+            links: N2Associations::default(),
             out: Outbox::default(),
         }
     }
@@ -161,7 +161,7 @@ impl ControlLoop {
         let control = Arc::new(control);
         let (cta, around) = divide(parts);
         let active = PrimaryCta::without_cta_replica(cta.cta(control.clone(), now));
-        Self::around(now, around, Serving::of(control, active))
+        Self::around(now, around, ServingParts::of(control, active))
     }
 
     /// A core in one process.
@@ -175,11 +175,15 @@ impl ControlLoop {
         file.into_iter().for_each(|file| file.restore(now, &mut cta, &around.console, None, &mut out));
         let mut active = PrimaryCta::without_cta_replica(cta);
         let memory = UeMemory::start(&around.config, active.cpf_mut(), &around.console);
-        Self::around(now, around, Serving { memory, stored_ues, out, ..Serving::of(control, active) })
+        Self::around(
+            now,
+            around,
+            ServingParts { memory, stored_ues, out, ..ServingParts::of(control, active) },
+        )
     }
 
     /// A CTA with CPFs that are processes of their own, and without a replica.
-    pub(in crate::core) fn of_cta(parts: Parts, pool: Pool) -> Result<Self, String> {
+    pub(in crate::core) fn of_cta(parts: Parts, pool: CpfPool) -> Result<Self, String> {
         let now = clock::now();
         let control = Arc::new(parts.config.control());
         let (cta, around) = divide(parts);
@@ -189,7 +193,7 @@ impl ControlLoop {
         file.into_iter().for_each(|file| file.restore(now, &mut cta, &around.console, None, &mut out));
         let active = PrimaryCta::without_cta_replica(cta);
         let cpfs = Some(CpfProcesses { pool, pair: None });
-        let serving = Serving { cpfs, stored_ues, out, ..Serving::of(control, active) };
+        let serving = ServingParts { cpfs, stored_ues, out, ..ServingParts::of(control, active) };
         let mut control_loop = Self::around(now, around, serving)?;
         control_loop.n2_opens_by = Some(now + CPFS_JOIN_WITHIN);
         Ok(control_loop)
@@ -233,7 +237,7 @@ impl ControlLoop {
             Some(cta_replica) => {
                 let received = cta_replica.received().clone();
                 let (active, first) = cta_replica.take_over();
-                taken_over = Some(TakenOver { first, early, received });
+                taken_over = Some(FormerPrimaryState { first, early, received });
                 active
             }
         };
@@ -244,7 +248,7 @@ impl ControlLoop {
             }
         }
         let cpfs = Some(CpfProcesses { pool, pair: Some(PrimaryOfPair::new(primary)?) });
-        let serving = Serving { cpfs, stored_ues, links, out, ..Serving::of(control, active) };
+        let serving = ServingParts { cpfs, stored_ues, links, out, ..ServingParts::of(control, active) };
         let mut control_loop = Self::around(now, around, serving)?;
         control_loop.link_own_upf();
         if taken_over.is_none() {
@@ -264,9 +268,9 @@ impl ControlLoop {
     }
 
     /// The loop, with what is the same in all deployments.
-    fn around(now: Instant, around: Surroundings, serving: Serving) -> Result<Self, String> {
+    fn around(now: Instant, around: Surroundings, serving: ServingParts) -> Result<Self, String> {
         let Surroundings { config, console, .. } = around;
-        let Serving { control, active, cpfs, memory, stored_ues, links, out } = serving;
+        let ServingParts { control, active, cpfs, memory, stored_ues, links, out } = serving;
         let capture = around.capture.as_deref().map(|path| {
             Capture::create(path)
                 .map_err(|e| format!("the capture {} cannot be written: {e}", path.display()))
@@ -285,7 +289,7 @@ impl ControlLoop {
         let brokers = open.map(|open| Brokers::start(&config, open, console.clone())).transpose()?;
         let foresight = if serves_ues { Foresight::open(&config, now)? } else { None };
         let veil = config.veil.as_ref().filter(|_| serves_ues);
-        let veil = veil.map(|veil| Veil::start(&config, veil, console.clone())).transpose()?;
+        let veil = veil.map(|veil| VeiledUes::start(&config, veil, console.clone())).transpose()?;
         let observer = Observer::new(console.clone(), control, config.log.supi);
         let sbfd_peers = match config.deployment {
             // Of a unit's processes, the CTA probes.

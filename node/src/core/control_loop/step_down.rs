@@ -6,7 +6,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 use whimbrel_control::UpfId;
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{Input, Order};
+use whimbrel_resilience::{CtaOrder, Input};
 use whimbrel_sctp_io::Event;
 
 use super::ControlLoop;
@@ -122,9 +122,9 @@ impl ControlLoop {
             transport.hold_acknowledgements(true);
         }
         if let Some(CpfProcesses { pool, pair: Some(pair) }) = &mut self.cpfs {
-            pair.primary.allow_copy_now();
+            pair.primary.allow_snapshot_now();
             let now = clock::now();
-            pair.primary.replica_message(now, offer, &mut self.active, pool, &mut self.out);
+            pair.primary.handle_replica_message(now, offer, &mut self.active, pool, &mut self.out);
         }
         while clock::now() < until && !self.is_replaced() && !stop.is_at_once() {
             let now = clock::now();
@@ -138,7 +138,7 @@ impl ControlLoop {
             for event in pool.turn(now) {
                 match event {
                     PoolEvent::FromReplica(message) => {
-                        primary.replica_message(now, message, &mut self.active, pool, &mut self.out);
+                        primary.handle_replica_message(now, message, &mut self.active, pool, &mut self.out);
                     }
                     PoolEvent::CtaReplicaLost => {
                         primary.cta_replica_lost(&mut self.active, pool, &mut self.out);
@@ -163,12 +163,12 @@ impl ControlLoop {
     pub(super) fn close(&mut self, stop: &StopRequest) {
         let now = clock::now();
         // TS 29.244 §6.2.8.2: sessions at external UPFs end with this run of the SMF, unless the next one knows them.
-        self.execute(now, Order::Retire);
+        self.execute(now, CtaOrder::Retire);
         self.deliver(now);
         let kept = self.keep_ues(stop);
         let external: Vec<UpfId> = self.upfs.n4.iter().flat_map(SmfN4::outside).filter(|_| !kept).collect();
         for upf in external {
-            self.execute(now, Order::ReleaseUpf(upf));
+            self.execute(now, CtaOrder::ReleaseUpf(upf));
         }
         self.out.upfs.clear(); // a core that stops has no condition
         self.deliver(now);
@@ -222,7 +222,7 @@ impl ControlLoop {
             }
             if now >= next {
                 file.collect();
-                self.execute(now, Order::StoreUes { all: true });
+                self.execute(now, CtaOrder::StoreUes { all: true });
                 (asked, next) = (Some(now), now + UES_SENT_WITHIN);
             }
             self.turn(now);

@@ -59,7 +59,7 @@ fn reserved(p: &config::ReservedPool) -> ReservedPools {
     }
 }
 
-fn data_network(n: &config::DataNetwork) -> DataNetwork {
+fn data_network(n: &config::DataNetworkConfig) -> DataNetwork {
     DataNetwork {
         dnn: n.dnn.clone(),
         ipv4_pools: n.ipv4_pool.iter().map(|p| Ipv4Net { address: p.address, prefix: p.length }).collect(),
@@ -83,11 +83,11 @@ pub fn plane_config(
     keeps_state: bool,
     alone: bool,
 ) -> whimbrel_user_io::Config {
-    let frames = |i: usize, n: &config::DataNetwork| FramesDevice {
+    let frames = |i: usize, n: &config::DataNetworkConfig| FramesDevice {
         device: c.n6.frames_device_of(i),
         bridge: n.ethernet_bridge.clone(),
     };
-    let device = |(i, n): (usize, &config::DataNetwork)| DataNetworkDevice {
+    let device = |(i, n): (usize, &config::DataNetworkConfig)| DataNetworkDevice {
         device: c.n6.device_of(i),
         nat: c.n6.nat && n.n6_link.is_none(),
         link: n.n6_link.clone(),

@@ -2,12 +2,12 @@
 
 use tracing::{info, warn};
 use whimbrel_pfcp::ie::NodeId;
-use whimbrel_user::{AssociationEnd, Event, REPORTS_KEPT_MAX, Restored};
+use whimbrel_user::{AssociationEnd, Event, REPORTS_KEPT_MAX, RestoredSessions};
 
 use crate::observation::Level;
 
-pub(in crate::core) fn log_restored(restored: Restored) {
-    let Restored { sessions, lost, associations, refusal } = restored;
+pub(in crate::core) fn log_restored(restored: RestoredSessions) {
+    let RestoredSessions { sessions, lost, associations, refusal } = restored;
     if let Some(refusal) = refusal {
         return warn!("the state file is not taken over: {refusal}; the UPF starts without sessions");
     }

@@ -4,14 +4,14 @@ use whimbrel_user::{DropReason, FirewallCounters};
 
 use super::LocalUpf;
 use crate::cluster::UpfLinks;
-use crate::observation::{Metric, Sample};
+use crate::observation::{Metric, MetricSample};
 
 impl LocalUpf {
     /// Its counters, for the metrics.
-    pub(in crate::core) fn samples(&self) -> Vec<Sample> {
+    pub(in crate::core) fn samples(&self) -> Vec<MetricSample> {
         let c = self.plane.counters();
         let io = self.plane.io_counters();
-        let one = |metric, value| Sample { metric, label: None, value };
+        let one = |metric, value| MetricSample { metric, label: None, value };
         let mut samples = vec![
             one(Metric::N3UlPackets, c.ul_packets),
             one(Metric::N3UlBytes, c.ul_octets),
@@ -60,7 +60,7 @@ impl LocalUpf {
         ]);
         samples.push(one(Metric::UpfThreadTransfers, io.handed_over));
         let fast = [("uplink", io.fast_uplink), ("downlink", io.fast_downlink)];
-        samples.extend(fast.map(|(direction, value)| Sample {
+        samples.extend(fast.map(|(direction, value)| MetricSample {
             metric: Metric::UpfFastPathPackets,
             label: Some(direction.into()),
             value,
@@ -74,7 +74,7 @@ impl LocalUpf {
             ("receive_full", io.receive_full),
             ("malformed", io.malformed),
         ];
-        samples.extend(lost.map(|(reason, value)| Sample {
+        samples.extend(lost.map(|(reason, value)| MetricSample {
             metric: Metric::UpfIoDropped,
             label: Some(reason.into()),
             value,
@@ -95,7 +95,7 @@ impl LocalUpf {
         let mut firewalls: Vec<_> = c.firewalls.iter().flat_map(|b| self.firewall(b)).collect();
         firewalls.sort_by_key(|s| s.metric);
         samples.extend(firewalls);
-        samples.extend(DropReason::ALL.iter().map(|&reason| Sample {
+        samples.extend(DropReason::ALL.iter().map(|&reason| MetricSample {
             metric: Metric::UpfDropped,
             label: Some(reason.name().into()),
             value: c.dropped(reason),
@@ -104,10 +104,10 @@ impl LocalUpf {
     }
 
     /// What the packet threads' background work has done, and what it found; nothing where it is off.
-    fn harvested(&self) -> Vec<Sample> {
+    fn harvested(&self) -> Vec<MetricSample> {
         let h = self.plane.harvest_counters();
-        let one = |metric, value| Sample { metric, label: None, value };
-        let of = |metric, label: &str, value| Sample { metric, label: Some(label.into()), value };
+        let one = |metric, value| MetricSample { metric, label: None, value };
+        let of = |metric, label: &str, value| MetricSample { metric, label: Some(label.into()), value };
         let mut samples = vec![
             one(Metric::HarvestSurveys, h.surveys),
             one(Metric::HarvestWork, h.work_ns() / 1_000),
@@ -126,12 +126,12 @@ impl LocalUpf {
     }
 
     /// The counters of a data network's firewall. A rule is named by its number and its text.
-    fn firewall(&self, b: &FirewallCounters) -> Vec<Sample> {
+    fn firewall(&self, b: &FirewallCounters) -> Vec<MetricSample> {
         let network = self.networks.get(usize::from(b.dn.0));
         let Some((dnn, firewall)) = network.and_then(|n| Some((&n.dnn, n.firewall.as_ref()?))) else {
             return Vec::new();
         };
-        let of = |metric, value| Sample { metric, label: Some(dnn.to_string()), value };
+        let of = |metric, value| MetricSample { metric, label: Some(dnn.to_string()), value };
         let mut samples = vec![
             of(Metric::FirewallFlows, b.flows),
             of(Metric::FirewallFlowsBegun, b.flows_begun),
@@ -141,7 +141,7 @@ impl LocalUpf {
             of(Metric::NatPackets, b.translated),
         ];
         let rules = firewall.rules.iter().zip(&b.rules).enumerate();
-        samples.extend(rules.map(|(i, (rule, value))| Sample {
+        samples.extend(rules.map(|(i, (rule, value))| MetricSample {
             metric: Metric::FirewallRulePackets,
             label: Some(format!("{dnn} {}: {rule}", i + 1)),
             value: *value,

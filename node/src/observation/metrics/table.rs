@@ -3,7 +3,7 @@
 
 /// What a metric's readings do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// The value only grows.
     Counter,
     /// Goes up and down.
@@ -25,10 +25,10 @@ pub enum Unit {
 
 /// Where the reading is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum MetricSource {
     /// The console: [`super::Metrics::add`], [`super::Metrics::set`].
     Console,
-    /// A part of the program, which reports all its readings now and then: [`super::Sample`].
+    /// A part of the program, which reports all its readings now and then: [`super::MetricSample`].
     Part,
     /// The console, from the procedures that end.
     Procedures,
@@ -43,9 +43,9 @@ pub struct Definition {
     pub section: &'static str,
     /// Name. It ends in the unit, and in `_total` if the metric is a counter.
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: MetricKind,
     pub unit: Unit,
-    pub source: Source,
+    pub source: MetricSource,
     /// Names of its labels.
     pub labels: &'static [&'static str],
     /// Clause of TS 28.552 whose measurement is the nearest; empty where there is none.
@@ -70,7 +70,7 @@ macro_rules! metrics {
             pub const fn definition(self) -> &'static Definition {
                 match self {
                     $($(Metric::$metric => &Definition {
-                        section: $section, name: $name, kind: Kind::$kind, unit: Unit::$unit, source: Source::$source,
+                        section: $section, name: $name, kind: MetricKind::$kind, unit: Unit::$unit, source: MetricSource::$source,
                         labels: &[$($label),*], clause: $clause, help: $help,
                     },)*)*
                 }
@@ -399,9 +399,9 @@ fn tables(page: &mut String, level: &str, has_reader: bool) {
             );
         }
         let kind = match d.kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         };
         let unit = match d.unit {
             Unit::None => "",
@@ -458,7 +458,7 @@ mod tests {
                 Unit::Seconds => "_seconds",
                 Unit::Bytes => "_bytes",
             };
-            let end = format!("{unit}{}", if d.kind == Kind::Counter { "_total" } else { "" });
+            let end = format!("{unit}{}", if d.kind == MetricKind::Counter { "_total" } else { "" });
             let bare =
                 d.name.strip_suffix(end.as_str()).unwrap_or_else(|| panic!("{} has to end in {end}", d.name));
             for word in ["total", "seconds", "bytes", "octets", "us", "ms", "ns", "mib"] {
@@ -466,7 +466,7 @@ mod tests {
             }
             assert!(names.insert(d.name), "{} is named twice", d.name);
             assert!(d.help.ends_with('.') && d.help.len() > 12, "{}: {}", d.name, d.help);
-            assert!(d.labels.len() <= 1 || d.source == Source::Procedures, "{}", d.name);
+            assert!(d.labels.len() <= 1 || d.source == MetricSource::Procedures, "{}", d.name);
         }
     }
 

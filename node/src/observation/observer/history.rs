@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use whimbrel_control::config::Config;
 use whimbrel_control::event::{SessionChange, SetupRefusal};
-use whimbrel_control::{AssociationId, Event, Procedure, Refusal, Subject, UeEvent, UeId};
+use whimbrel_control::{AssociationId, Event, Procedure, Refusal, UeEvent, UeId, UeIdentities};
 use whimbrel_ids::{Dnn, Instant, Supi};
 use whimbrel_sctp_io::DownReason;
 use whimbrel_store::Changes;
 
 use super::{Observer, name_of};
-use crate::observation::{ClosedBy, Happened, Name};
+use crate::observation::{ClosedBy, HistoryEvent, Name};
 
 /// The peer of an association.
-pub(super) struct Peer {
+pub(super) struct AssociationPeer {
     /// `gnb-999/70-1`, or `gnb-at-192.0.2.1:38412` before its NG SETUP REQUEST.
     pub(super) name: Arc<str>,
     /// Its address and port; empty after a takeover by this CTA.
@@ -22,7 +22,7 @@ pub(super) struct Peer {
     down: Option<String>,
 }
 
-impl Peer {
+impl AssociationPeer {
     pub(super) fn new(name: String, address: &str) -> Self {
         Self { name: name.into(), address: address.into(), down: None }
     }
@@ -67,10 +67,10 @@ impl Observer {
                     SessionChange::Established => {
                         let serves = |d: &Option<Dnn>| d.as_ref().is_none_or(|d| d == dnn);
                         h.close(now, &name, |by| matches!(by, ClosedBy::Session(d) if serves(d)));
-                        h.push(now, &name, gnb, Happened::SessionEstablished(*psi, dnn.clone()));
+                        h.push(now, &name, gnb, HistoryEvent::SessionEstablished(*psi, dnn.clone()));
                     }
                     SessionChange::Released if !h.is_former(&name, ue) => {
-                        h.push(now, &name, gnb, Happened::SessionReleased(*psi, dnn.clone(), ""));
+                        h.push(now, &name, gnb, HistoryEvent::SessionReleased(*psi, dnn.clone(), ""));
                     }
                     SessionChange::Released | SessionChange::Activated | SessionChange::Deactivated => {}
                 });
@@ -80,7 +80,7 @@ impl Observer {
                     let known = subject.supi.is_some() || subject.pei.is_some();
                     let name = if known { Some(name(ue, subject)) } else { h.name_of(ue) };
                     if let Some(name) = name.filter(|n| !h.is_former(n, ue)) {
-                        h.push(now, &name, gnb, Happened::Deregistered(*why));
+                        h.push(now, &name, gnb, HistoryEvent::Deregistered(*why));
                     }
                 });
             }
@@ -100,7 +100,7 @@ impl Observer {
             Procedure::Registration => h.registered(now, name, ue, gnb),
             Procedure::DeregistrationByUe => {
                 if !h.is_former(name, ue) {
-                    h.push(now, name, gnb, Happened::DeregisteredByUe);
+                    h.push(now, name, gnb, HistoryEvent::DeregisteredByUe);
                 }
             }
             Procedure::PduSessionReleaseByUe => h.session_released_by(name, "the UE"),
@@ -113,7 +113,7 @@ impl Observer {
     }
 
     /// Something happened to a gNB.
-    pub(super) fn remember_gnb(&self, now: Instant, id: &str, what: Happened) {
+    pub(super) fn remember_gnb(&self, now: Instant, id: &str, what: HistoryEvent) {
         let name = Name::Gnb(id.into());
         self.console.histories(|h| h.push(now, &name, None, what));
     }
@@ -125,22 +125,22 @@ impl Observer {
             called.into_iter().chain([address]).filter(|a| !a.is_empty()).map(str::to_owned).collect();
         self.console.histories(|h| {
             h.close(now, &name, |by| *by == ClosedBy::Setup);
-            h.push(now, &name, None, Happened::Up(also.join(" at ")));
+            h.push(now, &name, None, HistoryEvent::Up(also.join(" at ")));
             h.also_called(&name, also);
         });
     }
 
     /// An association of a gNB ended. Another one may still serve it.
-    pub(super) fn gnb_down(&self, now: Instant, id: &str, peer: Option<Peer>) {
+    pub(super) fn gnb_down(&self, now: Instant, id: &str, peer: Option<AssociationPeer>) {
         if self.gnbs.values().all(|p| &*p.name != id) {
             let down = peer.and_then(|p| p.down).unwrap_or_else(|| "the core ended its association".into());
-            self.remember_gnb(now, id, Happened::Down(down));
+            self.remember_gnb(now, id, HistoryEvent::Down(down));
         }
     }
 }
 
 /// The best name of a UE.
-pub(super) fn name(ue: UeId, subject: &Subject) -> Name {
+pub(super) fn name(ue: UeId, subject: &UeIdentities) -> Name {
     match (subject.supi, subject.pei) {
         (Some(supi), _) => Name::Ue(supi),
         (None, Some(pei)) => Name::Equipment(pei),

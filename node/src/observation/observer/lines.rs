@@ -131,7 +131,7 @@ fn ran_events() -> Vec<RanEvent> {
 
 /// Every kind of event of a UE.
 fn ue_events() -> Vec<Event> {
-    let subject = Subject { supi: "imsi-999700000000001".parse::<Supi>().ok(), pei: None };
+    let subject = UeIdentities { supi: "imsi-999700000000001".parse::<Supi>().ok(), pei: None };
     let psi = PduSessionId::new(1).unwrap();
     let dnn = || "internet".parse().unwrap();
     let refused = |refusal| Event::Refused {
@@ -156,14 +156,14 @@ fn ue_events() -> Vec<Event> {
     };
     let sign = |sign| Event::Sign { subject, sign, tai: Some(tai()), seen: None };
     let why = [
-        Deregistered::Superseded,
-        Deregistered::Implicitly,
-        Deregistered::ByOperator,
-        Deregistered::BySubscription,
-        Deregistered::Fault,
-        Deregistered::StateLost,
-        Deregistered::GrantExpired,
-        Deregistered::CreditUsedUp,
+        DeregistrationReason::Superseded,
+        DeregistrationReason::Implicitly,
+        DeregistrationReason::ByOperator,
+        DeregistrationReason::BySubscription,
+        DeregistrationReason::Fault,
+        DeregistrationReason::StateLost,
+        DeregistrationReason::GrantExpired,
+        DeregistrationReason::CreditUsedUp,
     ];
     let mut all = vec![
         Event::Completed { procedure: Procedure::Registration, subject, took: Duration::ZERO },
@@ -194,7 +194,7 @@ fn ue_events() -> Vec<Event> {
             presence: [3; 32],
         },
         Event::VeilFailed { sealed: vec![0x8e, 1] },
-        Event::Dropped { subject, why: Dropped::Integrity },
+        Event::Dropped { subject, why: MessageDropReason::Integrity },
         Event::Repeated("REGISTRATION ACCEPT"),
         sign(Sign::Reported),
         sign(Sign::Required("radioNetwork user-inactivity".into(), tai())),

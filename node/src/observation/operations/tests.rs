@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use whimbrel_control::Subject;
+use whimbrel_control::UeIdentities;
 use whimbrel_control::udm::Ambr;
 use whimbrel_ids::{PlmnId, Qfi};
 
@@ -52,7 +52,7 @@ fn after(modification: Modification, outcomes: &[(Option<Modification>, SessionO
 }
 
 fn event(ue: UeId, order: Option<Modification>, procedure: Procedure, outcome: SessionOutcome) -> UeEvent {
-    let subject = Subject { supi: None, pei: None };
+    let subject = UeIdentities { supi: None, pei: None };
     let event = Event::SessionOperation { subject, psi: psi(), procedure, order, outcome };
     UeEvent { ue, on: None, event }
 }
@@ -124,8 +124,8 @@ fn events_of_other_ues_and_procedures_end_nothing() {
 
 #[test] // TS 24.501 §5.5.2.3
 fn the_outcome_of_a_deregistration_says_whether_the_ue_answered() {
-    let subject = Subject { supi: None, pei: None };
-    let ended = Event::Deregistered { subject, why: Deregistered::ByOperator };
+    let subject = UeIdentities { supi: None, pei: None };
+    let ended = Event::Deregistered { subject, why: DeregistrationReason::ByOperator };
     let accepted =
         Event::Completed { procedure: Procedure::DeregistrationByNetwork, subject, took: Duration::ZERO };
     for (events, text) in [
@@ -212,7 +212,7 @@ fn a_wait_ends_with_the_operation_or_with_the_patience() {
     let wait = |patience| runtime.block_on(operations.wait(id, patience));
     assert_eq!(wait(Duration::ZERO).unwrap().state, OperationState::Pending);
     let other = operations.clone();
-    let event = Event::Reachable { subject: Subject { supi: None, pei: None } };
+    let event = Event::Reachable { subject: UeIdentities { supi: None, pei: None } };
     let happened = UeEvent { ue: UE, on: None, event };
     let happens = std::thread::spawn(move || other.ue(Instant(1), &happened));
     assert_eq!(wait(Duration::from_secs(60)).unwrap().state, OperationState::Succeeded);

@@ -13,7 +13,7 @@ use whimbrel_ids::SNssai;
 use crate::function::{Function, UnitDirectory};
 use crate::unit::process::Process;
 use crate::unit::program::{Program, ProgramRules};
-use crate::unit::records::Run;
+use crate::unit::records::ProcessRun;
 use crate::unit::restarts::Restarts;
 
 /// A function of the unit.
@@ -54,7 +54,7 @@ pub(in crate::unit) struct CpfOf {
 #[derive(Serialize, Deserialize)]
 pub(super) struct FunctionRecord {
     pub(super) function: String,
-    pub(super) run: Run,
+    pub(super) run: ProcessRun,
     pub(super) program: PathBuf,
     #[serde(default)]
     pub(super) area: Option<usize>,

@@ -58,7 +58,8 @@ impl Manager {
     /// A CTA that neither serves nor replicates the one that serves hangs, most likely since it served itself: it is killed, so that there is a
     /// replica again, and because no third CTA may continue its associations. One of other code waits as it should.
     pub(super) fn end_hanging_ctas(&mut self) {
-        let Some(home) = self.service.records(Records::home).filter(|_| self.upgrade.is_none()) else {
+        let Some(home) = self.service.records(Records::serving_ctas).filter(|_| self.upgrade.is_none())
+        else {
             return;
         };
         let primary = self.service.code_of(Function::Cta(home.primary.cta));

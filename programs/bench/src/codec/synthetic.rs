@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use flatbuffers::{Follow, ForwardsUOffset, InvalidFlatbuffer, Table, Vector, Verifiable, Verifier};
 use serde_bytes::ByteBuf;
-use whimbrel_fastwire::{Form, Inline, Octets as Received};
+use whimbrel_fastwire::{Form, Inline, ReceivedBuffer};
 use whimbrel_ngap::synthetic::{self, Synthetic};
 
 use super::rasn_types::{Bit, Extensions, Octets, Rate, U8, U32};
@@ -217,7 +217,7 @@ macro_rules! ladder {
                     case(
                         move |out| fast.encode_fast(out),
                         |octets| {
-                            let octets = Received::new(octets, Form::Plain);
+                            let octets = ReceivedBuffer::new(octets, Form::Plain);
                             let table = octets.root("message").unwrap();
                             $( black_box(flat!(look $kind table $tag - 1)); )*
                         },

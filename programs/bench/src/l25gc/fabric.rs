@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::json;
 use whimbrel_ids::Instant;
-use whimbrel_link::{Event, Events, Key, LinkId, Links, Settings, Spin};
+use whimbrel_link::{ClusterKey, Event, LinkEvents, LinkId, LinkSettings, Links, Spin};
 use whimbrel_shm::{Pool, Receiver, create};
 
 use super::{finish, round};
@@ -49,7 +49,7 @@ impl Options {
 pub(super) struct End {
     links: Links,
     link: LinkId,
-    events: Events,
+    events: LinkEvents,
     begun: Clock,
     spin: Spin,
 }
@@ -135,8 +135,8 @@ impl Ends {
     }
 
     fn new(shared: bool) -> io::Result<Self> {
-        let mut settings = Settings::new(b"bench".to_vec());
-        settings.keys = vec![Key::new([1; 32])];
+        let mut settings = LinkSettings::new(b"bench".to_vec());
+        settings.keys = vec![ClusterKey::new([1; 32])];
         settings.listen = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
         let mut far = Links::open(settings.clone()).map_err(io::Error::other)?;
         settings.listen = None;
@@ -150,7 +150,7 @@ impl Ends {
         let at = far.local_addr().ok_or(io::ErrorKind::AddrNotAvailable)?;
         let link = near.connect(Instant(1), at);
         let begun = Clock::now();
-        let end = |links| End { links, link, events: Events::default(), begun, spin: Spin::new(SPIN) };
+        let end = |links| End { links, link, events: LinkEvents::default(), begun, spin: Spin::new(SPIN) };
         let (mut near, mut far) = (end(near), end(far));
         let expected = usize::from(shared);
         let (mut ready, since) = (false, Clock::now());

@@ -17,7 +17,7 @@ use whimbrel_link::Spin;
 use whimbrel_pfcp::ie::{Cause, PdrId};
 use whimbrel_pfcp::msg::SessionReportResponse;
 use whimbrel_pfcp::{Frame, Message, SEQUENCE_MAX};
-use whimbrel_user::{Input, Ipv4Net, Outbox, Report, SessionId, UpfC};
+use whimbrel_user::{Input, Ipv4Net, Outbox, SessionId, UpfC, UserPlaneReport};
 
 use super::fabric::{Ends, SPIN, pin, processors};
 use super::{finish, round};
@@ -264,7 +264,7 @@ impl<'a> Channel<'a> {
     }
 
     fn report(&mut self) -> io::Result<()> {
-        let data = Report::DownlinkData {
+        let data = UserPlaneReport::DownlinkData {
             session: self.reported,
             pdr_id: PdrId(2),
             qfi: None,

@@ -9,8 +9,10 @@ use clap::Args;
 use serde_json::json;
 use whimbrel_ids::{Seid, Teid};
 use whimbrel_pfcp::Message;
-use whimbrel_user::{Config, Event, FollowedState, Input, Ipv4Net, Outbox, Shards, State, UpfC, UpfCReplica};
-use whimbrel_user_io::{StateFile, boot};
+use whimbrel_user::{
+    Config, Event, FollowedState, Input, Ipv4Net, Outbox, SessionMemory, Shards, UpfC, UpfCReplica,
+};
+use whimbrel_user_io::{StateFile, boot_id};
 
 use super::{finish, round};
 use crate::measure::median;
@@ -111,14 +113,14 @@ fn measure(sessions: u32, looks: u32) -> io::Result<Figures> {
     let path = directory.path().join("state");
     let (mut owned, mut out) = (config.clone(), Outbox::default());
     let file = StateFile::open(&path, &config)?;
-    let state = State::open(Box::new(file), &mut owned, boot(), START);
+    let state = SessionMemory::open(Box::new(file), &mut owned, boot_id(), START);
     let (upf, _) = UpfC::with_state(owned, START, state, &mut out).map_err(failed)?;
     let mut kept = Node::new(upf, sessions);
     let mut bare = Node::new(UpfC::new(config.clone(), START).map_err(failed)?, sessions);
 
     let mut followed = config.clone();
     let (file, _lock) = StateFile::follow(&path, &followed)?;
-    let state = FollowedState::open(Box::new(file), &mut followed, boot())
+    let state = FollowedState::open(Box::new(file), &mut followed, boot_id())
         .map_err(|refusal| io::Error::other(refusal.to_string()))?
         .ok_or(io::ErrorKind::NotFound)?;
     let mut pipelines = Shards::new(&followed).map_err(failed)?;

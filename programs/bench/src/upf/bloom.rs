@@ -13,7 +13,7 @@ use crate::upf::classifier::common::rule_sets::Random;
 use clap::Args;
 use serde_json::json;
 use whimbrel_ids::Instant;
-use whimbrel_user::{Change, PREDICTIONS_MAX, Slot};
+use whimbrel_user::{BurstPacket, PREDICTIONS_MAX, UserPlaneChange};
 
 use super::finish;
 use super::population::{Packets, Population, Traffic, address};
@@ -144,8 +144,8 @@ fn world(predictions: u32) -> (Population, Instant) {
     for n in 0..predictions {
         now = START + PERIOD * (n * PERIODS / predictions);
         let (_, change) = world.another(first + n, first + n);
-        if let Change::Put { session, rules, effects } = change {
-            world.upf.apply(now, Change::Predict { session, rules, effects });
+        if let UserPlaneChange::Put { session, rules, effects } = change {
+            world.upf.apply(now, UserPlaneChange::Predict { session, rules, effects });
         }
     }
     world.upf.take_reports();
@@ -216,7 +216,7 @@ fn seen(world: &Population) -> (u64, u64) {
 }
 
 /// A packet to another UE.
-fn lead_to(slot: &mut Slot, n: u32) {
+fn lead_to(slot: &mut BurstPacket, n: u32) {
     slot.packet.room()[16..20].copy_from_slice(&address(n).octets());
 }
 

@@ -9,7 +9,7 @@ use std::time::Instant as Clock;
 use crate::upf::classifier::common::rule_sets::Random;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use whimbrel_ids::{Instant, Teid};
-use whimbrel_user::{Change, UpfU, Verdict};
+use whimbrel_user::{PacketVerdict, UpfU, UserPlaneChange};
 use whimbrel_user_io::{CHANGES_AT_ONCE, CHANGES_MAX, Receiver, channel};
 
 use super::population::{Packets, Population};
@@ -38,7 +38,7 @@ fn nanoseconds(since: Clock) -> u64 {
 pub(super) fn seen() -> Option<Seen> {
     let mut world = Population::new(SESSIONS);
     let cores = cores()?;
-    let (sender, receiver) = channel::<(u32, Teid, Change)>(CHANGES_MAX).ok()?;
+    let (sender, receiver) = channel::<(u32, Teid, UserPlaneChange)>(CHANGES_MAX).ok()?;
     let (origin, ended) = (Clock::now(), AtomicBool::new(false));
     let seen_at = AtomicU64::new(0);
     // Tunnel by tunnel another one, so that each change shows in the packet's header.
@@ -80,7 +80,7 @@ pub(super) fn seen() -> Option<Seen> {
 /// The packet thread: changes, then a burst, and so on. What its bursts took, in microseconds.
 fn packets(
     world: &mut Population,
-    changes: &Receiver<(u32, Teid, Change)>,
+    changes: &Receiver<(u32, Teid, UserPlaneChange)>,
     origin: Clock,
     seen_at: &AtomicU64,
     ended: &AtomicBool,
@@ -113,7 +113,11 @@ fn packets(
 
 fn burst(upf: &mut UpfU, packets: &mut Packets, now: Instant) {
     upf.burst(now, &mut packets.slots);
-    assert!(packets.slots.iter().all(|s| matches!(s.verdict, Verdict::Send(_))), "{:?}", upf.counters());
+    assert!(
+        packets.slots.iter().all(|s| matches!(s.verdict, PacketVerdict::Send(_))),
+        "{:?}",
+        upf.counters()
+    );
 }
 
 /// Two cores that this process may use.

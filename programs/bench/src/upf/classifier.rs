@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Map, Value, json};
-use whimbrel_classifier::{Classifier, Fields, Instructions, Key, Rank, Rule};
+use whimbrel_classifier::{Classifier, Fields, Instructions, PacketKey, Rank, Rule};
 
 use self::common::Classify;
 use self::common::linear::LinearList;
@@ -111,14 +111,14 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
 }
 
 /// Packets of random rules of a set, and packets that match none.
-fn keys(mix: Mix, count: usize, seed: u64, list: &LinearList) -> (Vec<Key>, Vec<Key>) {
+fn keys(mix: Mix, count: usize, seed: u64, list: &LinearList) -> (Vec<PacketKey>, Vec<PacketKey>) {
     let pdis = pdis(mix, count, seed);
     let r = &mut Random::new(seed ^ 0xfeed);
-    let matching = (0..KEYS).map(|_| Key::new(&packet(&r.one(&pdis), r))).collect();
+    let matching = (0..KEYS).map(|_| PacketKey::new(&packet(&r.one(&pdis), r))).collect();
     let missing = (0..16 * KEYS).map(|n| {
         let fields = stray(&pdis, r);
         // Where rules ask for ports alone, what has none matches none.
-        Key::new(&if n % 2 == 0 { Fields { ports: None, ..fields } } else { fields })
+        PacketKey::new(&if n % 2 == 0 { Fields { ports: None, ..fields } } else { fields })
     });
     (matching, missing.filter(|k| list.lookup(k).is_none()).take(KEYS).collect())
 }
@@ -146,7 +146,7 @@ fn row(mix: Mix, count: usize, options: &Options, checked: &mut usize) -> Row {
     let scalar = filled(Classifier::with(Instructions::Scalar, seed), &mixed);
     for n in 0..options.packets {
         let fields = if n % 4 == 0 { stray(&pdis, r) } else { packet(&r.one(&pdis), r) };
-        let key = Key::new(&fields);
+        let key = PacketKey::new(&fields);
         let want = list.lookup(&key);
         let answers = [
             tuples.lookup(&key),
@@ -160,7 +160,7 @@ fn row(mix: Mix, count: usize, options: &Options, checked: &mut usize) -> Row {
         *checked += answers.len();
     }
     let (matching, missing) = keys(mix, count, seed, &list);
-    let time = |keys: &[Key]| {
+    let time = |keys: &[PacketKey]| {
         if keys.is_empty() {
             return vec![f64::NAN; NAMES.len()];
         }
@@ -196,8 +196,8 @@ fn row(mix: Mix, count: usize, options: &Options, checked: &mut usize) -> Row {
 }
 
 /// Nanoseconds of a look-up, in a pass over the packets, or over as many as there is time for.
-fn pass(keys: &[Key], lookup: impl Fn(&Key) -> Option<Rank>) -> f64 {
-    let pass = |keys: &[Key]| {
+fn pass(keys: &[PacketKey], lookup: impl Fn(&PacketKey) -> Option<Rank>) -> f64 {
+    let pass = |keys: &[PacketKey]| {
         let begin = Instant::now();
         for key in keys {
             black_box(lookup(key));

@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 use whimbrel_control::smf::{Downlink, Marks, Tunnel, departure, modification};
 use whimbrel_gtpu::{Gtpu, message_type};
 use whimbrel_ids::{Instant, Teid};
-use whimbrel_pfcp::ie::{BitRate, FTeid};
+use whimbrel_pfcp::ie::{FTeid, QerBitRate};
 use whimbrel_pfcp::msg::SessionModificationRequest;
-use whimbrel_user::{Destination, DnIndex, DropReason, Origin, Packet, Slot, Verdict};
+use whimbrel_user::{BurstPacket, Destination, DnIndex, DropReason, Origin, Packet, PacketVerdict};
 
 use super::smf::{GNB, Net, SERVER, Session, activation, config, establishment, from_gnb, udp4};
 use super::{change, finish};
@@ -164,7 +164,7 @@ impl World {
         let mut sessions = (1..=others as u64 + 1).map(|n| {
             let mut request = establishment(n, true, false);
             for qer in &mut request.create_qers {
-                qer.mbr = Some(BitRate { ul_kbps: 1_000_000, dl_kbps: 1_000_000 });
+                qer.mbr = Some(QerBitRate { ul_kbps: 1_000_000, dl_kbps: 1_000_000 });
             }
             let response = net.establish(request);
             let session = net.seated(n, &response);
@@ -224,15 +224,15 @@ impl World {
             octets[at..].copy_from_slice(&n.to_be_bytes());
             let mut packet = Packet::with_room(2048);
             packet.fill(&octets);
-            Slot { origin: network, packet, verdict: Verdict::Pending }
+            BurstPacket { origin: network, packet, verdict: PacketVerdict::Pending }
         };
         let mut slots: Vec<_> = std::iter::once(&self.ue).chain(&self.others).map(slot).collect();
         self.net.upf.u.burst(self.net.now, &mut slots);
         let mut slots = slots.into_iter();
-        if let Some(Slot { verdict: Verdict::Send(to), packet, .. }) = slots.next() {
+        if let Some(BurstPacket { verdict: PacketVerdict::Send(to), packet, .. }) = slots.next() {
             self.leave(to, packet.octets().to_vec());
         }
-        let lost = slots.filter(|s| !matches!(s.verdict, Verdict::Send(_))).count();
+        let lost = slots.filter(|s| !matches!(s.verdict, PacketVerdict::Send(_))).count();
         self.outcome.others_lost += lost as u64;
         self.net.upf.settle(self.net.now, &mut self.net.out);
     }
@@ -299,7 +299,7 @@ impl World {
         let Some(forwarding) = self.forwarding else { return };
         octets[4..8].copy_from_slice(&forwarding.0.to_be_bytes());
         let (verdict, octets) = self.net.packet(from_gnb(), &octets);
-        if let Verdict::Send(_) = verdict {
+        if let PacketVerdict::Send(_) = verdict {
             self.arrive_in(PATH_US, Delivery::Target(octets, true));
         }
     }

@@ -4,11 +4,12 @@ use std::net::Ipv4Addr;
 
 use crate::upf::classifier::common::rule_sets::Random;
 use whimbrel_ids::{Qfi, Seid, Teid};
-use whimbrel_pfcp::ie::BitRate;
+use whimbrel_pfcp::ie::QerBitRate;
 use whimbrel_pfcp::{Frame, Message};
-use whimbrel_user::samples::Sample;
+use whimbrel_user::samples::SampleSession;
 use whimbrel_user::{
-    Change, Config, DnIndex, Input, Ipv4Net, Origin, Outbox, Packet, SessionId, Slot, UpfC, UpfU, Verdict,
+    BurstPacket, Config, DnIndex, Input, Ipv4Net, Origin, Outbox, Packet, PacketVerdict, SessionId, UpfC,
+    UpfU, UserPlaneChange,
 };
 
 use super::smf::{SERVER, SMF, START, activation, association, from_gnb, g_pdu, smf_establishment, udp4};
@@ -46,7 +47,7 @@ impl Traffic {
 pub(super) struct Population {
     pub(super) upf: UpfU,
     teids: Vec<Teid>,
-    sample: Sample,
+    sample: SampleSession,
 }
 
 impl Population {
@@ -58,7 +59,7 @@ impl Population {
     /// The same, as many as there may be at most less one, of a UPF with this configuration.
     pub(super) fn of(config: &Config) -> Self {
         let sessions = config.sessions_max - 1;
-        let sample = Sample::of(&asked_for(config), config.sessions_max, config.seed).expect("rules");
+        let sample = SampleSession::of(&asked_for(config), config.sessions_max, config.seed).expect("rules");
         let mut upf = UpfU::new(config).expect("a configuration");
         let mut put = |n: u32| {
             let id = SessionId { index: n, generation: n.wrapping_mul(0x9e37_79b9) };
@@ -72,13 +73,13 @@ impl Population {
     }
 
     /// The change that puts one more session there, that of the UE of number `n`; its uplink tunnel.
-    pub(super) fn another(&self, index: u32, n: u32) -> (Teid, Change) {
+    pub(super) fn another(&self, index: u32, n: u32) -> (Teid, UserPlaneChange) {
         let id = SessionId { index, generation: n.wrapping_mul(0x9e37_79b9) };
         self.sample.session(id, address(n), Teid(0x8000_0000 | n))
     }
 
     /// The change that leads a session's packets to another tunnel at its gNB.
-    pub(super) fn moved(&self, n: u32, tunnel: Teid) -> Change {
+    pub(super) fn moved(&self, n: u32, tunnel: Teid) -> UserPlaneChange {
         let id = SessionId { index: n, generation: n.wrapping_mul(0x9e37_79b9) };
         self.sample.session(id, address(n), tunnel).1
     }
@@ -108,7 +109,7 @@ pub(super) fn config(sessions: u32) -> Config {
 }
 
 /// What UPF-C makes of an SMF's requests for one session: the change that has all its rules.
-pub(super) fn asked_for(config: &Config) -> Change {
+pub(super) fn asked_for(config: &Config) -> UserPlaneChange {
     let mut c = UpfC::new(config.clone(), START).expect("a configuration");
     let mut out = Outbox::default();
     let mut ask = |seid: Option<Seid>, message: Message, sequence: u32| {
@@ -120,7 +121,7 @@ pub(super) fn asked_for(config: &Config) -> Change {
     ask(None, association(1).into(), 1);
     let mut session = smf_establishment(1, true, false);
     for qer in session.create_qers.iter_mut().filter(|qer| qer.mbr.is_some()) {
-        qer.mbr = Some(BitRate { ul_kbps: RATE_KBPS, dl_kbps: RATE_KBPS });
+        qer.mbr = Some(QerBitRate { ul_kbps: RATE_KBPS, dl_kbps: RATE_KBPS });
     }
     let (Message::SessionEstablishmentResponse(answer), _) = ask(Some(Seid(0)), session.into(), 2) else {
         panic!("another answer")
@@ -132,7 +133,7 @@ pub(super) fn asked_for(config: &Config) -> Change {
 
 /// Packets in memory, each in a buffer of its own as a driver has them.
 pub(super) struct Packets {
-    pub(super) slots: Vec<Slot>,
+    pub(super) slots: Vec<BurstPacket>,
     up: Vec<u8>,
     down: Vec<u8>,
 }
@@ -142,7 +143,7 @@ impl Packets {
     pub(super) fn new(count: usize, octets: usize) -> Self {
         let inner = udp4(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED, (1, 2), octets.max(HEADERS) - HEADERS);
         let up = g_pdu(Teid(0), Qfi::new(1).map_or(0, Qfi::value), &inner);
-        let slot = |packet| Slot { origin: from_gnb(), packet, verdict: Verdict::Pending };
+        let slot = |packet| BurstPacket { origin: from_gnb(), packet, verdict: PacketVerdict::Pending };
         Self { slots: Packet::many(count, 2048).map(slot).collect(), up, down: inner }
     }
 
@@ -166,7 +167,7 @@ impl Packets {
             } else {
                 come_down(slot, &self.down, n);
             }
-            slot.verdict = Verdict::Pending;
+            slot.verdict = PacketVerdict::Pending;
         }
     }
 
@@ -174,13 +175,13 @@ impl Packets {
     pub(super) fn draw_in_turn(&mut self) {
         for (n, slot) in (0..).zip(&mut self.slots) {
             come_down(slot, &self.down, n);
-            slot.verdict = Verdict::Pending;
+            slot.verdict = PacketVerdict::Pending;
         }
     }
 }
 
 /// The packet is one to a UE.
-fn come_down(slot: &mut Slot, octets: &[u8], n: u32) {
+fn come_down(slot: &mut BurstPacket, octets: &[u8], n: u32) {
     slot.origin = Origin::N6 { dn: DnIndex(0) };
     slot.packet.fill(octets);
     let room = slot.packet.room();

@@ -13,7 +13,7 @@ use crate::upf::classifier::common::rule_sets::Random;
 use clap::Args;
 use serde_json::json;
 use whimbrel_ids::Teid;
-use whimbrel_user::samples::Sample;
+use whimbrel_user::samples::SampleSession;
 use whimbrel_user::{Config as User, DnIndex, Origin, SHARDS_MAX, SessionId};
 use whimbrel_user_io::measure::endless;
 use whimbrel_user_io::{Config, Handle};
@@ -123,7 +123,7 @@ pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
 
 fn measure(options: &Options, threads: u8, steered: bool) -> io::Result<[f64; 4]> {
     let user = User { shards: threads, echo_interval: None, ..config(options.sessions) };
-    let sample = Sample::of(&asked_for(&user), user.sessions_max, user.seed).expect("rules");
+    let sample = SampleSession::of(&asked_for(&user), user.sessions_max, user.seed).expect("rules");
     let session =
         |n: u32| sample.session(SessionId { index: n, generation: n }, address(n), Teid(0x8000_0000 | n));
     let random = &mut Random::new(1);

@@ -18,7 +18,7 @@ use crate::upf::classifier::common::rule_sets::Random;
 use clap::Args;
 use serde_json::{Value, json};
 use whimbrel_ids::Instant;
-use whimbrel_user::{Destination, Stage, StageObserver, Verdict};
+use whimbrel_user::{Destination, PacketVerdict, Stage, StageObserver};
 
 use super::limit::Limit;
 use super::population::{Packets, Population, Traffic};
@@ -231,11 +231,11 @@ struct Chain {
 impl StageObserver for Chain {
     fn done(&mut self, _: Stage) {}
 
-    fn decided(&mut self, now: Instant, verdict: &Verdict) -> Instant {
+    fn decided(&mut self, now: Instant, verdict: &PacketVerdict) -> Instant {
         // Both come from the session's memory.
         let written = match verdict {
-            Verdict::Send(Destination::N3 { peer, .. }) => peer.port().into(),
-            Verdict::Send(Destination::N6 { dn }) => dn.0.into(),
+            PacketVerdict::Send(Destination::N3 { peer, .. }) => peer.port().into(),
+            PacketVerdict::Send(Destination::N6 { dn }) => dn.0.into(),
             _ => 0,
         };
         Instant(now.0 + (written & self.nothing))
@@ -269,7 +269,7 @@ fn measured(
             }
             for slot in burst.iter() {
                 // What a driver does: it looks where to, and reads the packet.
-                if let Verdict::Send(_) = slot.verdict {
+                if let PacketVerdict::Send(_) = slot.verdict {
                     sent += 1;
                     last ^= u64::from(slot.packet.octets().first().copied().unwrap_or(0));
                 }

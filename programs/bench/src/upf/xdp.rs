@@ -25,8 +25,8 @@ use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched
 use serde_json::{Value, json};
 use whimbrel_ids::{Seid, Teid};
 use whimbrel_pfcp::{Frame, Message};
-use whimbrel_user::samples::Sample;
-use whimbrel_user::{Change, Input, Ipv4Net, Outbox, SessionId, UpfC};
+use whimbrel_user::samples::SampleSession;
+use whimbrel_user::{Input, Ipv4Net, Outbox, SessionId, UpfC, UserPlaneChange};
 use whimbrel_user_io::measure::Rows;
 use whimbrel_user_io::{Config, Handle, N3Io, RouterLink, UserPlane};
 
@@ -347,7 +347,7 @@ pub(super) fn network() -> io::Result<Namespace> {
 /// A user plane with UEs.
 pub(super) struct Plane {
     pub(super) handle: Handle,
-    sample: Sample,
+    sample: SampleSession,
     pub(super) teids: Vec<Teid>,
     pub(super) thread: i32,
 }
@@ -400,7 +400,7 @@ impl Plane {
         let config = Config { busy_poll, ..between(n3_io, ues, router) };
         let user = config.user.clone();
         let (handle, thread) = begun(config)?;
-        let sample = Sample::of(&asked_for(&user), user.sessions_max, user.seed)
+        let sample = SampleSession::of(&asked_for(&user), user.sessions_max, user.seed)
             .ok_or_else(|| io::Error::other("no rules"))?;
         let mut it = Self { handle, sample, teids: Vec::new(), thread };
         for n in 0..ues {
@@ -565,7 +565,7 @@ fn generate_rows(
 }
 
 /// What UPF-C makes of an SMF's requests for one session: its packets are metered and counted, whatever the kind of I/O.
-fn asked_for(user: &whimbrel_user::Config) -> Change {
+fn asked_for(user: &whimbrel_user::Config) -> UserPlaneChange {
     let mut c = UpfC::new(user.clone(), START).expect("a configuration");
     let mut out = Outbox::default();
     let mut ask = |seid: Option<Seid>, message: Message, sequence: u32| {

@@ -3,10 +3,10 @@
 
 use clap::Args;
 use serde_json::{Value, json};
-use whimbrel_api::Status;
+use whimbrel_api::CoreStatus;
 use whimbrel_cli::{Done, print};
 use whimbrel_ran::edge::{self, Silent};
-use whimbrel_ran::report::Report;
+use whimbrel_ran::report::ScenarioReport;
 use whimbrel_ran::scenario::{ArrivalPattern, Step};
 
 use super::{cpu_time, processors, runner, scenario, session, stay_on};
@@ -38,8 +38,8 @@ pub(super) const CARRIED_P99_US: u64 = 100_000;
 struct Run {
     rate: u32,
     clean: bool,
-    report: Report,
-    status: Status,
+    report: ScenarioReport,
+    status: CoreStatus,
     cpu_us_per_ue: f64,
 }
 
@@ -97,7 +97,7 @@ fn one(options: &Options, rate: u32, core_cpu: Option<u32>) -> Result<Run, Strin
     let reports =
         edge::run(&config, &mut Silent).map_err(|e| format!("{e}\nlog of the core: {}", playground.log()))?;
     let spent = cpu_time(playground.core_pid()).saturating_sub(before);
-    let status: Status = playground.client().get("/api/v1/status")?;
+    let status: CoreStatus = playground.client().get("/api/v1/status")?;
     let report = reports.into_iter().next().ok_or("no UE arrived")?;
     drop(playground); // with tens of thousands of UEs, an orderly stop would take longer than the run
     Ok(Run {
@@ -119,11 +119,11 @@ fn is_carried(run: &Run) -> bool {
         && run.report.steps.get("register").is_some_and(|s| s.latency.quantile_micros(0.99) < CARRIED_P99_US)
 }
 
-fn core_time(status: &Status, procedure: &str) -> u64 {
+fn core_time(status: &CoreStatus, procedure: &str) -> u64 {
     status.procedures.iter().find(|p| p.name == procedure).map_or(0, |p| p.core_p50_us)
 }
 
-fn times(report: &Report, step: &str) -> [u64; 3] {
+fn times(report: &ScenarioReport, step: &str) -> [u64; 3] {
     let of = report.steps.get(step);
     [0.5, 0.99, 0.999].map(|q| of.map_or(0, |s| s.latency.quantile_micros(q)))
 }

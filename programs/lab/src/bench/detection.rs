@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use whimbrel_cli::{Done, print};
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
-use whimbrel_ran::report::Report;
+use whimbrel_ran::report::ScenarioReport;
 use whimbrel_ran::scenario::{ArrivalPattern, Scenario, Step};
 
 use super::attach::pools;
@@ -274,7 +274,7 @@ struct Until<'a> {
 }
 
 impl Watch for Until<'_> {
-    fn section(&mut self, before: &[Report]) {
+    fn section(&mut self, before: &[ScenarioReport]) {
         self.sections += 1;
         self.on.store(self.sections > 1, Ordering::Release);
         if let Some(report) = before.last().filter(|r| r.rate.is_some()) {

@@ -14,9 +14,9 @@ use whimbrel_cli::{Done, print, table};
 use whimbrel_ids::Tac;
 use whimbrel_node::observation::ForesightView;
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
-use whimbrel_ran::report::{Gaps, Report, Times};
+use whimbrel_ran::report::{Gaps, ScenarioReport, Times};
 use whimbrel_ran::scenario::{
-    ArrivalPattern, Group, HandoverStep, Scenario, SessionStep, SessionType, Step, StreamStep, Way,
+    ArrivalPattern, Group, HandoverKind, HandoverStep, Scenario, SessionStep, SessionType, Step, StreamStep,
 };
 use whimbrel_ran::{UeId, gnb, ue};
 use whimbrel_sctp_io::Mode;
@@ -70,7 +70,7 @@ fn scenario(ues: u32, seconds: u32) -> Scenario {
         SessionStep { dnn: Some("internet".into()), s_nssai: None, pdu_session_type: SessionType::Ipv4 };
     let to = std::net::SocketAddrV4::new(GATEWAY, 5001);
     let group = |n: u32| {
-        let via = if n % XN_EVERY == XN_EVERY - 1 { Way::Xn } else { Way::N2 };
+        let via = if n % XN_EVERY == XN_EVERY - 1 { HandoverKind::Xn } else { HandoverKind::N2 };
         let first = (n % u32::from(GNBS)) as u16;
         let mut begin = vec![
             Step::Register,
@@ -100,7 +100,7 @@ fn scenario(ues: u32, seconds: u32) -> Scenario {
 
 /// What one drive showed.
 struct Drive {
-    report: Report,
+    report: ScenarioReport,
     foresight: ForesightView,
     /// Sessions that the core ended, and UEs that registered again.
     lost: (u64, u64),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use whimbrel_cli::{Done, print, table};
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
-use whimbrel_ran::report::Report;
+use whimbrel_ran::report::ScenarioReport;
 use whimbrel_ran::scenario::{ArrivalPattern, Scenario, SessionStep, SessionType, Step};
 use whimbrel_sctp_io::Mode;
 
@@ -38,7 +38,7 @@ pub(super) fn run(options: &Options) -> Done {
         options.ues() as usize - playground.ordinary(),
         playground.ordinary()
     ))?;
-    let mut reports: Vec<Vec<Report>> = (0..OPERATORS).map(|_| Vec::new()).collect();
+    let mut reports: Vec<Vec<ScenarioReport>> = (0..OPERATORS).map(|_| Vec::new()).collect();
     for round in 0..ROUNDS {
         let played = play(&playground, round).map_err(|e| format!("{e}\n{}", playground.logged()))?;
         for (operator, report) in played {
@@ -88,7 +88,7 @@ pub(super) fn run(options: &Options) -> Done {
 }
 
 /// One round at all operators at once.
-fn play(playground: &OpenPlayground, round: usize) -> Result<Vec<(usize, Report)>, String> {
+fn play(playground: &OpenPlayground, round: usize) -> Result<Vec<(usize, ScenarioReport)>, String> {
     std::thread::scope(|scope| {
         let runs: Vec<_> = playground
             .operators
@@ -110,7 +110,11 @@ fn play(playground: &OpenPlayground, round: usize) -> Result<Vec<(usize, Report)
 }
 
 /// UEs at an operator: each loads a page.
-fn at(operator: &Operator, ues: Vec<whimbrel_ran::ue::UeConfig>, seed: u64) -> Result<Report, String> {
+fn at(
+    operator: &Operator,
+    ues: Vec<whimbrel_ran::ue::UeConfig>,
+    seed: u64,
+) -> Result<ScenarioReport, String> {
     at_operator(operator, ues, seed, steps(format!("http://{NAME}/")))
 }
 
@@ -120,7 +124,7 @@ fn at_operator(
     ues: Vec<whimbrel_ran::ue::UeConfig>,
     seed: u64,
     steps: Vec<Step>,
-) -> Result<Report, String> {
+) -> Result<ScenarioReport, String> {
     let gnbs = operator.gnb_places();
     let scenario = scenario(ues.len() as u32, gnbs.len() as u16, steps);
     let config = RunnerConfig {
@@ -182,7 +186,7 @@ struct Summary {
 }
 
 impl Summary {
-    fn of(reports: &[Vec<Report>]) -> Self {
+    fn of(reports: &[Vec<ScenarioReport>]) -> Self {
         let all = || reports.iter().flatten();
         let register = || all().filter_map(|r| r.steps.get("register"));
         // The slowest operator's: an upper bound of the percentile over all.
@@ -197,7 +201,7 @@ impl Summary {
     }
 }
 
-fn summarise(ids: &[String], reports: &[Vec<Report>], grants: &[(String, u64)], pages: u64) -> Done {
+fn summarise(ids: &[String], reports: &[Vec<ScenarioReport>], grants: &[(String, u64)], pages: u64) -> Done {
     let mut rows = Vec::new();
     for (id, of) in ids.iter().zip(reports) {
         let s = Summary::of(std::slice::from_ref(of));

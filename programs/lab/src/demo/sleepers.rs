@@ -13,9 +13,9 @@ use whimbrel_cli::{Done, print, table};
 use whimbrel_node::observation::Metric;
 use whimbrel_ran::UeId;
 use whimbrel_ran::edge::{self, GnbPlace, RunnerConfig, Watch};
-use whimbrel_ran::report::{Report, Times};
+use whimbrel_ran::report::{ScenarioReport, Times};
 use whimbrel_ran::scenario::{
-    ArrivalPattern, Group, HandoverStep, Scenario, SessionStep, SessionType, Step, Way,
+    ArrivalPattern, Group, HandoverKind, HandoverStep, Scenario, SessionStep, SessionType, Step,
 };
 use whimbrel_ran::ue::{self, UeConfig};
 use whimbrel_sctp_io::Mode;
@@ -125,7 +125,7 @@ impl Watch for &Woken {
 
 /// What waking cold UEs took.
 struct Waking {
-    report: Report,
+    report: ScenarioReport,
     /// Of those that were paged, from the downlink packet to SERVICE ACCEPT.
     paged: Times,
     fast_reads: u64,
@@ -136,7 +136,7 @@ struct Waking {
 
 /// What a core did with its UEs.
 struct Outcome {
-    report: Report,
+    report: ScenarioReport,
     waking: Waking,
     idle: u32,
     /// Octets in memory: before UEs were added, when they were, and the most of all.
@@ -482,11 +482,11 @@ fn steps() -> Vec<Step> {
     vec![
         Step::Register,
         session(),
-        handover(Way::Xn),
+        handover(HandoverKind::Xn),
         Step::Idle,
         Step::Wait(IDLE_S),
         Step::Return,
-        handover(Way::N2),
+        handover(HandoverKind::N2),
         Step::Idle,
         Step::Wait(IDLE_S),
         Step::PeriodicRegistration,
@@ -538,7 +538,7 @@ fn play(
     ues: Vec<UeConfig>,
     arrival: ArrivalPattern,
     steps: Vec<Step>,
-) -> Result<Report, String> {
+) -> Result<ScenarioReport, String> {
     let scenario = scenario(ues.len() as u32, arrival, steps);
     let config = config(playground, gnbs, ues, scenario);
     let reports = edge::run(&config, &mut Unwatched).map_err(|e| e.to_string())?;

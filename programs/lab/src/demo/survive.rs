@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use whimbrel_cli::{Done, print, table};
 use whimbrel_nas::ie::RegistrationKind;
 use whimbrel_node::observation::Metric;
-use whimbrel_node::unit::{self, Status};
+use whimbrel_node::unit::{self, UnitStatus};
 use whimbrel_ran::cells::{Cells, GnbId};
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
-use whimbrel_ran::report::Report;
+use whimbrel_ran::report::ScenarioReport;
 use whimbrel_ran::scenario::{ArrivalPattern, Group, Scenario};
 use whimbrel_ran::ue;
-use whimbrel_ran::user_plane::Arrivals;
+use whimbrel_ran::user_plane::PacketArrivals;
 use whimbrel_ran::{UeId, gnb};
 use whimbrel_sctp_io::Mode;
 
@@ -128,7 +128,7 @@ struct Outcome {
     /// The longest times without a packet of a UE at the server.
     longest: Longest,
     /// What has become of the packets of UEs that send one each millisecond: uplink and downlink.
-    arrivals: [Arrivals; 2],
+    arrivals: [PacketArrivals; 2],
     /// The time in which these arrived.
     watched: Duration,
     /// Until the unit was complete again.
@@ -364,7 +364,7 @@ pub(super) fn run(options: &Options) -> Done {
         .map(|(scenario, blows)| play(scenario, blows))
         .collect();
     let log = playground.log();
-    let (outcomes, reports): (Vec<Vec<Outcome>>, Vec<Report>) =
+    let (outcomes, reports): (Vec<Vec<Outcome>>, Vec<ScenarioReport>) =
         played.map_err(|e| format!("{e}\n{log}"))?.into_iter().unzip();
     let outcomes: Vec<Outcome> = outcomes.into_iter().flatten().collect();
     let stopped = playground.stop();
@@ -381,7 +381,7 @@ pub(super) fn play<T: Send>(
     scenario: (&str, &str),
     history: Option<&Path>,
     does: impl FnOnce(&mut Playground, &Gaps, &Mutex<Noticed>) -> Result<T, String> + Send,
-) -> Result<(T, Report), String> {
+) -> Result<(T, ScenarioReport), String> {
     let (name, text) = scenario;
     let read = crate::ran::scenario::parse(text);
     let mut scenario = read.map_err(|(at, what)| format!("{name}:{at}: {what}"))?;
@@ -446,7 +446,7 @@ pub(super) fn play<T: Send>(
 }
 
 /// The promises of docs/unit.md. Errors: all that were broken, in one sentence.
-fn judge(outcomes: &[Outcome], reports: &[Report]) -> Result<(), String> {
+fn judge(outcomes: &[Outcome], reports: &[ScenarioReport]) -> Result<(), String> {
     let mut broken = Vec::new();
     let mut count = |n: u64, what: &str| {
         if n > 0 {
@@ -466,7 +466,7 @@ fn judge(outcomes: &[Outcome], reports: &[Report]) -> Result<(), String> {
     let violated: u64 = reports.iter().map(|r| r.violated).sum();
     count(violated.saturating_sub(excused), "violations of the protocol");
     for outcome in outcomes {
-        let all = |of: fn(&Arrivals) -> u64| outcome.arrivals.iter().map(of).sum::<u64>();
+        let all = |of: fn(&PacketArrivals) -> u64| outcome.arrivals.iter().map(of).sum::<u64>();
         let name = outcome.blow.name();
         let lost = all(|a| a.lost).saturating_sub(outcome.may_lose());
         count(lost, &format!("packets were lost beyond what may be in hand ({name})"));
@@ -481,7 +481,7 @@ fn judge(outcomes: &[Outcome], reports: &[Report]) -> Result<(), String> {
     if broken.is_empty() { Ok(()) } else { Err(broken.join(", ")) }
 }
 
-fn show(outcomes: &[Outcome], reports: &[Report]) -> Done {
+fn show(outcomes: &[Outcome], reports: &[ScenarioReport]) -> Done {
     let rows: Vec<Vec<String>> = outcomes
         .iter()
         .map(|o| {
@@ -546,7 +546,7 @@ fn show(outcomes: &[Outcome], reports: &[Report]) -> Done {
 }
 
 /// A figure of uplink and downlink.
-pub(super) fn both(arrivals: &[Arrivals; 2], of: impl Fn(&Arrivals) -> u64) -> String {
+pub(super) fn both(arrivals: &[PacketArrivals; 2], of: impl Fn(&PacketArrivals) -> u64) -> String {
     let [up, down] = arrivals;
     format!("{} / {}", of(up), of(down))
 }
@@ -704,7 +704,7 @@ pub(crate) fn await_complete(playground: &Playground, killed: Option<i32>) -> Do
 }
 
 fn await_complete_within(playground: &Playground, killed: Option<i32>, within: Duration) -> Done {
-    let is_complete = |status: &Status| {
+    let is_complete = |status: &UnitStatus| {
         let all = status
             .functions
             .iter()
@@ -739,7 +739,7 @@ mod tests {
     use super::*;
 
     fn good(blow: Blow) -> Outcome {
-        let arrivals = Arrivals { expected: 3_000, ..Arrivals::default() };
+        let arrivals = PacketArrivals { expected: 3_000, ..PacketArrivals::default() };
         Outcome {
             blow,
             longest: Longest { all: GAP_MAX, fast: Duration::from_millis(20), ues: 9 },
@@ -756,7 +756,7 @@ mod tests {
     fn judged(blow: Blow, fault: impl Fn(&mut Outcome)) -> Option<String> {
         let mut outcome = good(blow);
         fault(&mut outcome);
-        judge(&[good(Blow::Manager), outcome], &[Report::default()]).err()
+        judge(&[good(Blow::Manager), outcome], &[ScenarioReport::default()]).err()
     }
 
     #[test]
@@ -780,10 +780,14 @@ mod tests {
         }
         for (report, sentence) in [
             (
-                Report { violated: 1, violations: vec!["another K_gNB".into()], ..Report::default() },
+                ScenarioReport {
+                    violated: 1,
+                    violations: vec!["another K_gNB".into()],
+                    ..ScenarioReport::default()
+                },
                 "1 violations of the protocol",
             ),
-            (Report { failed: 4, ..Report::default() }, "4 UEs failed at a step"),
+            (ScenarioReport { failed: 4, ..ScenarioReport::default() }, "4 UEs failed at a step"),
         ] {
             assert_eq!(judge(&[good(Blow::Upf)], &[report]), Err(sentence.into()));
         }
@@ -801,8 +805,11 @@ mod tests {
         };
         assert_eq!(restart(2_000), None);
         assert!(restart(2_100).is_some());
-        let upf_and_marker =
-            Report { violated: 1, violations: vec![format!("{NO_END_MARKER} …")], ..Report::default() };
+        let upf_and_marker = ScenarioReport {
+            violated: 1,
+            violations: vec![format!("{NO_END_MARKER} …")],
+            ..ScenarioReport::default()
+        };
         assert_eq!(judge(&[good(Blow::Upf)], std::slice::from_ref(&upf_and_marker)), Ok(()));
         assert!(judge(&[good(Blow::Cpf)], &[upf_and_marker]).is_err());
     }

@@ -15,8 +15,8 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pi
 use serde_json::json;
 use whimbrel_cli::{Done, print};
 use whimbrel_node::unit::{self, FunctionStatus};
-use whimbrel_ran::report::Report;
-use whimbrel_ran::user_plane::Arrivals;
+use whimbrel_ran::report::ScenarioReport;
+use whimbrel_ran::user_plane::PacketArrivals;
 
 use super::Options;
 use super::survive::{IN_HAND_MAX, Noticed, SETTLE, await_complete, both, play, seen};
@@ -289,7 +289,7 @@ impl Drop for Freezer {
 #[derive(Default)]
 struct Tally {
     of_kind: [u64; KINDS],
-    arrivals: [Arrivals; 2],
+    arrivals: [PacketArrivals; 2],
     /// Packets that were lost beyond what may be.
     beyond: u64,
     /// The UPF may have been killed.
@@ -561,7 +561,7 @@ fn link_set(state: &str) -> Done {
     }
 }
 
-fn show(options: &Options, tally: &Tally, [again, lost, ended]: [u64; 3], report: &Report) -> Done {
+fn show(options: &Options, tally: &Tally, [again, lost, ended]: [u64; 3], report: &ScenarioReport) -> Done {
     let faults: u64 = tally.of_kind.iter().sum();
     print(&format!(
         "{faults} faults in {} s; {} UEs; registrations again {again}, sessions lost {lost}, associations ended {ended}, steps failed {}; \
@@ -583,7 +583,7 @@ fn show(options: &Options, tally: &Tally, [again, lost, ended]: [u64; 3], report
     }
     let kinds: serde_json::Map<String, serde_json::Value> =
         Fault::NAMES.iter().zip(tally.of_kind).map(|(name, n)| ((*name).to_owned(), n.into())).collect();
-    let sum = |of: fn(&Arrivals) -> u64| tally.arrivals.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&PacketArrivals) -> u64| tally.arrivals.iter().map(of).sum::<u64>();
     let figures = json!({"chaos": "unit", "seconds": options.seconds, "seed": options.seed, "ues": options.ues(), "faults": kinds,
         "registrations": again, "sessions_lost": lost, "associations_ended": ended, "failed": report.failed,
         "violations": report.violated, "packets": sum(|a| a.expected), "lost": sum(|a| a.lost), "lost_beyond": tally.beyond,
@@ -593,8 +593,8 @@ fn show(options: &Options, tally: &Tally, [again, lost, ended]: [u64; 3], report
 }
 
 /// Errors: what no fault may cause.
-fn judge(tally: &Tally, [again, lost, ended]: [u64; 3], report: &Report) -> Done {
-    let sum = |of: fn(&Arrivals) -> u64| tally.arrivals.iter().map(of).sum::<u64>();
+fn judge(tally: &Tally, [again, lost, ended]: [u64; 3], report: &ScenarioReport) -> Done {
+    let sum = |of: fn(&PacketArrivals) -> u64| tally.arrivals.iter().map(of).sum::<u64>();
     // One that a UPF had to send when it was killed is lost (docs/design/upf-replica.md).
     let no_end_marker = report.violations.iter().filter(|v| v.contains(NO_END_MARKER)).count() as u64;
     let violated = report.violated.saturating_sub(if tally.upf_lost { no_end_marker } else { 0 });

@@ -16,7 +16,7 @@ use whimbrel_privacy::token::TokenHash;
 use whimbrel_ran::UeId;
 use whimbrel_ran::cells::Cells;
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
-use whimbrel_ran::report::Report;
+use whimbrel_ran::report::ScenarioReport;
 use whimbrel_ran::scenario::{ArrivalPattern, Scenario, SessionStep, SessionType, Step};
 use whimbrel_ran::ue;
 use whimbrel_sctp_io::Mode;
@@ -275,7 +275,7 @@ fn counts(playground: &VeilPlayground, expected: u64) -> Result<Counted, String>
 
 #[derive(Default)]
 struct Played {
-    reports: Vec<Report>,
+    reports: Vec<ScenarioReport>,
     seen: Vec<Seen>,
     ordinary: SeenOfOrdinary,
     /// What the cores' API showed while UEs were attached.
@@ -353,7 +353,7 @@ fn at(
     (amf, gnbs): (std::net::IpAddr, Vec<edge::GnbPlace>),
     ues: Vec<ue::UeConfig>,
     seed: u64,
-) -> Result<(Report, Vec<Seen>, SeenOfOrdinary), String> {
+) -> Result<(ScenarioReport, Vec<Seen>, SeenOfOrdinary), String> {
     let config = RunnerConfig {
         amf: vec![amf],
         amf_port: 38412,
@@ -414,7 +414,7 @@ struct Summary {
 }
 
 impl Summary {
-    fn of(reports: &[Report]) -> Self {
+    fn of(reports: &[ScenarioReport]) -> Self {
         let register = || reports.iter().filter_map(|r| r.steps.get("register"));
         // The slowest run's: an upper bound of the percentile over all.
         let quantile = |q| register().map(|s| s.wire.quantile_micros(q)).max().unwrap_or(0);

@@ -20,7 +20,7 @@ use serde_json::Value;
 use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Supi, Tac};
 use whimbrel_node::client::Client;
 use whimbrel_ran::edge::GnbPlace;
-use whimbrel_ran::fleet::{self, Subscription};
+use whimbrel_ran::fleet::{self, ProvisionedUe};
 use whimbrel_ran::gnb::GnbConfig;
 use whimbrel_ran::ue::{Profile, SuciSource, UeConfig};
 use whimbrel_security::{HomeNetworkPrivateKey, UsimSqn};
@@ -170,7 +170,7 @@ pub(crate) struct Playground {
     /// The processor that core and CPFs run on.
     cpu: Option<u32>,
     client: Client,
-    subscriptions: Vec<Subscription>,
+    subscriptions: Vec<ProvisionedUe>,
     gnbs: u8,
     suci: SuciScheme,
     slices: Vec<SNssai>,
@@ -369,7 +369,7 @@ impl Playground {
         profile.follow_on_request = true;
         let profile = Arc::new(profile);
         let key = self.suci.private_key().map(|k| Arc::new(k.public_key()));
-        let ue = |s: &Subscription| {
+        let ue = |s: &ProvisionedUe| {
             let (k, opc) = s.key();
             let mut config = UeConfig {
                 profile: profile.clone(),
@@ -431,7 +431,7 @@ fn seed() -> Result<[u8; 32], String> {
 }
 
 /// Each UE's own ephemeral keys.
-fn seed_of(s: &Subscription) -> [u8; 32] {
+fn seed_of(s: &ProvisionedUe) -> [u8; 32] {
     let mut seed = [0; 32];
     seed[..16].copy_from_slice(&s.k);
     seed[16..].copy_from_slice(&s.opc);
@@ -442,7 +442,7 @@ fn first_supi() -> Supi {
     "999700000000001".parse().expect("15 digits are a SUPI")
 }
 
-fn provision(folder: &Path, subscriptions: &[Subscription], slices: &[SNssai]) -> Result<(), String> {
+fn provision(folder: &Path, subscriptions: &[ProvisionedUe], slices: &[SNssai]) -> Result<(), String> {
     let slice = |(i, s): (usize, &SNssai)| serde_json::json!({"s_nssai": s.to_string(), "default": i == 0});
     let slices: Vec<Value> = slices.iter().enumerate().map(slice).collect();
     let subscription = serde_json::json!({"slices": slices}).to_string().replace('"', "\"\"");

@@ -23,7 +23,7 @@ use whimbrel_open::id::{Domain, OperatorId, UserId};
 use whimbrel_open::msg::{Certificate, EpochKey, Qos, Subject, Validity};
 use whimbrel_open::user::Sim;
 use whimbrel_ran::edge::GnbPlace;
-use whimbrel_ran::fleet::{self, Subscription};
+use whimbrel_ran::fleet::{self, ProvisionedUe};
 use whimbrel_ran::gnb::GnbConfig;
 use whimbrel_ran::ue::{Profile, SapCard, SuciSource, UeConfig};
 use whimbrel_security::{HomeNetworkPrivateKey, HomeNetworkPublicKey, Sqn, UsimSqn};
@@ -166,7 +166,7 @@ struct OpenUser {
     broker: usize,
     /// Whether it has a USIM (class 2) in place of a key pair (class 3).
     ordinary: bool,
-    subscription: Subscription,
+    subscription: ProvisionedUe,
 }
 
 /// Operators, brokers and users of the demonstration.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use whimbrel_ran::user_plane::{Arrivals, StreamServer};
+use whimbrel_ran::user_plane::{PacketArrivals, StreamServer};
 
 /// The name that UEs resolve.
 pub(crate) const NAME: &str = "www.whimbrel.test";
@@ -84,7 +84,7 @@ impl Gaps {
     }
 
     /// What has become of the packets of fast streams: uplink and downlink.
-    pub(crate) fn fast_arrivals(&self) -> [Arrivals; 2] {
+    pub(crate) fn fast_arrivals(&self) -> [PacketArrivals; 2] {
         self.streams().server.arrivals(FAST_INTERVAL)
     }
 

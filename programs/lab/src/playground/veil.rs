@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use whimbrel_broker_client::veil::record::{self, Entry};
+use whimbrel_broker_client::veil::record::{self, RecordedMessage};
 use whimbrel_broker_client::{files, hex, now, random, tls};
 use whimbrel_broker_server::storage::UsimKeys;
-use whimbrel_broker_server::veil::storage::{Billed, NamedHomeUser, NamedUser, VeilStorage};
+use whimbrel_broker_server::veil::storage::{BilledSession, NamedHomeUser, NamedUser, VeilStorage};
 use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Supi, Tac};
 use whimbrel_node::client::{Client, path_part};
 use whimbrel_node::config::broker::veil_store;
@@ -28,7 +28,7 @@ use whimbrel_privacy::log::Witness;
 use whimbrel_privacy::token::TokenHash;
 use whimbrel_privacy::user::Sim;
 use whimbrel_ran::edge::GnbPlace;
-use whimbrel_ran::fleet::{self, Subscription};
+use whimbrel_ran::fleet::{self, ProvisionedUe};
 use whimbrel_ran::gnb::GnbConfig;
 use whimbrel_ran::ue::{Profile, SuciSource, UeConfig, VeilCard};
 use whimbrel_security::suci::{msin_of_supi, supi_of_msin};
@@ -172,7 +172,7 @@ impl Operator {
     }
 
     /// What passed between it and the broker.
-    pub(crate) fn record(&self) -> Result<Vec<Entry>, String> {
+    pub(crate) fn record(&self) -> Result<Vec<RecordedMessage>, String> {
         record::read(&self.folder.join("record"))
     }
 }
@@ -198,7 +198,7 @@ pub(crate) struct VeilUser {
     pub(crate) name: String,
     pub(crate) class: Class,
     key: [u8; 32],
-    subscription: Subscription,
+    subscription: ProvisionedUe,
 }
 
 impl VeilUser {
@@ -651,7 +651,7 @@ impl VeilPlayground {
     }
 
     /// What each user is billed for.
-    pub(crate) fn billed(&self) -> Result<Vec<Billed>, String> {
+    pub(crate) fn billed(&self) -> Result<Vec<BilledSession>, String> {
         self.broker_storage()?.billed().map_err(|e| e.to_string())
     }
 
@@ -661,12 +661,12 @@ impl VeilPlayground {
     }
 
     /// What the broker received, sent and stored.
-    pub(crate) fn broker_record(&self) -> Result<Vec<Entry>, String> {
+    pub(crate) fn broker_record(&self) -> Result<Vec<RecordedMessage>, String> {
         record::read(&self.broker_folder().join("record"))
     }
 
     /// What a relay received and sent.
-    pub(crate) fn relay_record(&self, name: &str) -> Result<Vec<Entry>, String> {
+    pub(crate) fn relay_record(&self, name: &str) -> Result<Vec<RecordedMessage>, String> {
         record::read(&self.folder.join(format!("{name}.example.record")))
     }
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use whimbrel_node::config::yaml::{self, Key, Node, NodeValue, Position};
+use whimbrel_node::config::yaml::{self, Node, NodeValue, Position, YamlKey};
 use whimbrel_node::config::yaml_types::TypeMismatch;
 use whimbrel_ran::scenario::{ArrivalPattern, Scenario, SessionStep, SessionType, Step};
 
@@ -52,7 +52,7 @@ pub(crate) fn parse(text: &str) -> Result<Scenario, (Position, String)> {
     Ok(scenario)
 }
 
-fn entry<'a>(node: &'a Node, name: &str) -> Option<&'a (Key, Node)> {
+fn entry<'a>(node: &'a Node, name: &str) -> Option<&'a (YamlKey, Node)> {
     match &node.value {
         NodeValue::Map(map) => map.iter().find(|(key, _)| key.name == name),
         _ => None,

@@ -2,30 +2,30 @@
 
 use serde_json::json;
 use whimbrel_cli::{Done, print, table};
-use whimbrel_ran::report::Report;
+use whimbrel_ran::report::ScenarioReport;
 
 /// Failures that are printed; the line of JSON has more.
 const SHOWN_MAX: usize = 10;
 
 /// Prints all reports.
-pub(super) fn print_all(reports: &[Report]) -> Done {
+pub(super) fn print_all(reports: &[ScenarioReport]) -> Done {
     for report in reports {
         print(&text(report))?;
     }
-    let sum = |f: fn(&Report) -> u64| reports.iter().map(f).sum::<u64>();
+    let sum = |f: fn(&ScenarioReport) -> u64| reports.iter().map(f).sum::<u64>();
     let line = json!({"bench": "ran", "figures": {
         "arrived": sum(|r| r.arrived),
         "completed": sum(|r| r.completed),
         "failed": sum(|r| r.failed),
         "barred": sum(|r| r.barred),
         "violations": sum(|r| r.violated),
-        "reports": reports.iter().map(Report::json).collect::<Vec<_>>(),
+        "reports": reports.iter().map(ScenarioReport::json).collect::<Vec<_>>(),
     }});
     print(&format!("{line}\n"))
 }
 
 /// A report as text.
-pub(super) fn text(report: &Report) -> String {
+pub(super) fn text(report: &ScenarioReport) -> String {
     let mut text = report.rate.map(|r| format!("{r} UEs a second\n")).unwrap_or_default();
     let rows: Vec<Vec<String>> = report
         .steps
@@ -64,15 +64,15 @@ pub(super) fn text(report: &Report) -> String {
 }
 
 /// The result of the run. `interrupted`: UEs that were still running have not failed.
-pub(super) fn verdict(reports: &[Report], interrupted: bool) -> Done {
-    let sum = |f: fn(&Report) -> u64| reports.iter().map(f).sum::<u64>();
+pub(super) fn verdict(reports: &[ScenarioReport], interrupted: bool) -> Done {
+    let sum = |f: fn(&ScenarioReport) -> u64| reports.iter().map(f).sum::<u64>();
     let (failed, violated) = (sum(|r| r.failed), sum(|r| r.violated));
     if failed > 0 || violated > 0 {
         return Err(format!(
             "failed UEs: {failed}; protocol violations of the core: {violated}; `whimbrel why IMSI` shows the reason"
         ));
     }
-    if interrupted || (!reports.is_empty() && reports.iter().all(Report::is_clean)) {
+    if interrupted || (!reports.is_empty() && reports.iter().all(ScenarioReport::is_clean)) {
         return Ok(());
     }
     Err("not every UE arrived and completed all steps".into())
@@ -84,14 +84,20 @@ mod tests {
 
     #[test]
     fn only_a_clean_run_is_a_success() {
-        let clean = Report { arrived: 2, completed: 2, ..Report::default() };
+        let clean = ScenarioReport { arrived: 2, completed: 2, ..ScenarioReport::default() };
         assert!(verdict(std::slice::from_ref(&clean), false).is_ok());
         assert!(verdict(&[], false).is_err());
-        assert!(verdict(&[Report { arrived: 2, completed: 1, ..Report::default() }], false).is_err());
-        assert!(verdict(&[Report { arrived: 2, completed: 1, ..Report::default() }], true).is_ok());
-        assert!(verdict(&[Report { failed: 1, ..clean.clone() }], true).is_err());
+        assert!(
+            verdict(&[ScenarioReport { arrived: 2, completed: 1, ..ScenarioReport::default() }], false)
+                .is_err()
+        );
+        assert!(
+            verdict(&[ScenarioReport { arrived: 2, completed: 1, ..ScenarioReport::default() }], true)
+                .is_ok()
+        );
+        assert!(verdict(&[ScenarioReport { failed: 1, ..clean.clone() }], true).is_err());
         assert!(text(&clean).contains("2 of 2 UEs"));
-        let barred = Report { completed: 1, barred: 1, ..clean };
+        let barred = ScenarioReport { completed: 1, barred: 1, ..clean };
         assert!(verdict(std::slice::from_ref(&barred), false).is_err_and(|e| !e.contains("failed")));
         assert!(text(&barred).contains("1 UEs were barred"));
     }

@@ -13,7 +13,7 @@ use whimbrel_nas::ie::UeSecurityCapability;
 use whimbrel_nas::mm::MessageType;
 use whimbrel_node::config::value::unhex;
 use whimbrel_node::subscribers::is_of;
-use whimbrel_ran::fleet::{self, Subscription};
+use whimbrel_ran::fleet::{self, ProvisionedUe};
 use whimbrel_ran::scenario::{Scenario, Step};
 use whimbrel_ran::ue::{Faults, Profile, SuciSource, UeConfig};
 use whimbrel_security::{HomeNetworkPublicKey, LongTermKey, Opc, UsimSqn};
@@ -101,7 +101,7 @@ impl UeOptions {
 /// A UE, and its keys for the list of subscribers.
 pub(super) struct Ue {
     pub(super) config: UeConfig,
-    subscription: Subscription,
+    subscription: ProvisionedUe,
 }
 
 /// The UEs. Errors: one sentence.
@@ -120,7 +120,7 @@ pub(super) fn ues(
     profile.faults = faults(&options.ignore);
     let profile = Arc::new(profile);
     let key = home_network_key(options)?;
-    let ue = |subscription: Subscription| {
+    let ue = |subscription: ProvisionedUe| {
         let (k, opc) = subscription.key();
         let suci = key.as_ref().map_or(SuciSource::Null, |key| SuciSource::Concealed {
             key: key.clone(),
@@ -159,7 +159,7 @@ fn home_of(plmn: PlmnId, imsi: Supi) -> PlmnId {
     imsi.imsi().get(..5).and_then(|digits| digits.parse().ok()).unwrap_or(plmn)
 }
 
-fn subscriptions(options: &UeOptions, count: u32) -> Result<Vec<Subscription>, String> {
+fn subscriptions(options: &UeOptions, count: u32) -> Result<Vec<ProvisionedUe>, String> {
     let seed = wide(options.seed);
     if let Some(file) = &options.subscribers {
         let opened = whimbrel_files::open_bounded(file, whimbrel_files::LIST_OCTETS_MAX)
@@ -182,7 +182,7 @@ fn subscriptions(options: &UeOptions, count: u32) -> Result<Vec<Subscription>, S
                 "one key is named and {count} UEs are asked for: name their keys in a list with --subscribers"
             ));
         }
-        let mut one = Subscription::derive(&seed, options.imsi);
+        let mut one = ProvisionedUe::derive(&seed, options.imsi);
         one.k = key(k).ok_or("--k: write 32 hexadecimal digits")?;
         one.opc = key(opc).ok_or("--opc: write 32 hexadecimal digits")?;
         return Ok(vec![one]);
@@ -199,7 +199,7 @@ fn key(hex: &str) -> Option<[u8; 16]> {
 }
 
 /// Subscribers of a list. Errors: the line, and what is wrong there.
-fn listed(list: impl BufRead) -> Result<Vec<Subscription>, String> {
+fn listed(list: impl BufRead) -> Result<Vec<ProvisionedUe>, String> {
     let records = whimbrel_store::read_csv(list).map_err(|e| match e {
         StoreError::Import(lines) => lines.iter().map(ToString::to_string).collect(),
         e => e.to_string(),
@@ -213,7 +213,7 @@ fn listed(list: impl BufRead) -> Result<Vec<Subscription>, String> {
             }
             _ => return Err(format!("{}: the SIMs of emulated UEs have Milenage alone", record.supi)),
         };
-        let mut subscription = Subscription::derive(&[0; 32], record.supi);
+        let mut subscription = ProvisionedUe::derive(&[0; 32], record.supi);
         (subscription.k, subscription.opc) = (*k.octets(), *opc.octets());
         Ok(subscription)
     };
@@ -239,7 +239,7 @@ fn home_network_key(options: &UeOptions) -> Result<Option<Arc<HomeNetworkPublicK
 
 /// What a UE's ephemeral keys are drawn from: of each UE its own, and not its subscriber key.
 fn ephemeral(seed: u64, supi: Supi) -> [u8; 32] {
-    let drawn = Subscription::derive(&wide(!seed), supi);
+    let drawn = ProvisionedUe::derive(&wide(!seed), supi);
     let mut octets = [0; 32];
     octets[..16].copy_from_slice(&drawn.k);
     octets[16..].copy_from_slice(&drawn.opc);

@@ -68,7 +68,7 @@ impl Permitted {
         Ok(permitted)
     }
 
-    fn add_store(&mut self, store: &config::Store) {
+    fn add_store(&mut self, store: &config::StoreConfig) {
         let path = &store.path;
         let files = [
             path.clone(),

@@ -231,7 +231,7 @@ impl Plan<'_> {
         manifest: &Manifest,
         present: Option<PathBuf>,
         is_kept: bool,
-    ) -> Result<(config::Store, BTreeMap<String, PathBuf>), String> {
+    ) -> Result<(config::StoreConfig, BTreeMap<String, PathBuf>), String> {
         let mut targets = BTreeMap::new();
         let archived = manifest.files.iter().find(|part| part.name == CONFIGURATION);
         let Some(part) = archived.filter(|_| !is_kept) else {
@@ -310,7 +310,7 @@ impl Plan<'_> {
     }
 
     /// Opens the staged store with its key, which brings its layout to this version's.
-    fn check(&self, manifest: &Manifest, place: &config::Store) -> Result<(), String> {
+    fn check(&self, manifest: &Manifest, place: &config::StoreConfig) -> Result<(), String> {
         let Some(staged) = self.staged.get(SUBSCRIBERS) else { return Err(self.failed(&ReadError::Foreign)) };
         let key = match self.staged.get(SUBSCRIBERS_KEY) {
             Some(key) => key.place.staged_path(),
@@ -324,7 +324,7 @@ impl Plan<'_> {
             ));
         }
         let path = staged.place.staged_path();
-        let beside = config::Store { path: path.clone(), key_file: key, ..place.clone() };
+        let beside = config::StoreConfig { path: path.clone(), key_file: key, ..place.clone() };
         let opened = subscribers::open_with(&beside.path, &beside.key_file)?;
         opened.verify().map_err(|e| e.to_string())?;
         let count = opened.count().map_err(|e| e.to_string())?;

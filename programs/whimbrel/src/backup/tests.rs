@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
 use whimbrel_open::crypto::PrivateKey;
-use whimbrel_store::{Status, Store};
+use whimbrel_store::{Store, SubscriberStatus};
 
 use super::*;
 
@@ -142,7 +142,7 @@ fn a_backup_of_a_store_in_use_restores_users_keys_and_subscribers() {
     assert_eq!(fs::read_to_string(host.path("w.db.accounts")).unwrap(), "{\"users\":[],\"tokens\":[]}");
     assert!(!host.path("w.ues").exists(), "UEs of the former store register again");
     // What was there is beside it, whole.
-    let former = config::Store {
+    let former = config::StoreConfig {
         path: host.path("w.db.before-restore"),
         key_file: host.path("w.key.before-restore"),
         ..host.config().store
@@ -273,7 +273,7 @@ fn a_damaged_store_is_replaced() {
     assert!(subscribers::open(&host.config().store).is_err());
     host.restore(&archive).unwrap();
     let mut store = host.store();
-    assert_eq!(store.get(ONE.parse().unwrap()).unwrap().unwrap().status, Status::Enabled);
+    assert_eq!(store.get(ONE.parse().unwrap()).unwrap().unwrap().status, SubscriberStatus::Enabled);
 }
 
 #[test]

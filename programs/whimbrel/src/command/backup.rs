@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use crate::backup::{self, Lock, RestoreOrder, Unlock};
 use crate::cli::ConfigFile;
-use whimbrel_api::audit::{self, Access};
+use whimbrel_api::audit::{self, AuditedAccess};
 use whimbrel_cli::{Done, print};
 use whimbrel_node::config;
 use whimbrel_node::subscribers;
@@ -83,7 +83,7 @@ fn recorded(store: &std::path::Path, audit: &config::Audit, request: &str) {
         store,
         audit,
         None,
-        &Access { caller: &caller, user: None, request, subscriber: None, outcome: "done" },
+        &AuditedAccess { caller: &caller, user: None, request, subscriber: None, outcome: "done" },
     );
 }
 

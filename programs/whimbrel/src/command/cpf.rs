@@ -7,12 +7,12 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use tracing::info;
-use whimbrel_api::Shared;
+use whimbrel_api::HandlerContext;
 use whimbrel_cli::Done;
-use whimbrel_etcd::Access;
+use whimbrel_etcd::EtcdAccess;
 use whimbrel_ids::SNssai;
 use whimbrel_node::clock;
-use whimbrel_node::cluster::{AtEtcd, CpfProcess, Settings};
+use whimbrel_node::cluster::{AtEtcd, CpfProcess, CpfSettings};
 use whimbrel_node::config::{Log, LogFormat, LogLevel, MemoryOptions};
 use whimbrel_node::function::{self, FunctionOptions, descriptors};
 use whimbrel_node::logging;
@@ -85,7 +85,7 @@ pub(crate) fn run(options: Options) -> Done {
     let _logging = logging::start_as(log, name.as_deref())?;
     let Options { cta: mut ctas, name, home, listen, region, slice, mut key_file, api, memory, .. } = options;
     let memory = memory.memory();
-    let etcd = Access {
+    let etcd = EtcdAccess {
         endpoints: options.etcd,
         ca_file: options.etcd_ca_file,
         certificate: options.etcd_certificate_file.zip(options.etcd_certificate_key_file),
@@ -104,9 +104,10 @@ pub(crate) fn run(options: Options) -> Done {
     }
     check_reachable(listen, &ctas)?;
     let console = Console::new(clock::now()).map_err(|e| format!("the system gives no eventfd: {e}"))?;
-    let api = api.map(|at| whimbrel_api::start(at, Shared::of_cpf(console.clone(), at))).transpose()?;
+    let api =
+        api.map(|at| whimbrel_api::start(at, HandlerContext::of_cpf(console.clone(), at))).transpose()?;
     let console = api.is_some().then_some(console);
-    let settings = Settings { ctas, at_etcd, listen, region, slice, key_file, memory, console };
+    let settings = CpfSettings { ctas, at_etcd, listen, region, slice, key_file, memory, console };
     let mut process = CpfProcess::open(settings)?;
     if let Some(api) = &api {
         info!(address = %api.address, "the API listens");

@@ -11,7 +11,8 @@ use whimbrel_cli::{Done, print, print_json};
 use whimbrel_node::config::MODEL_OCTETS_MAX;
 use whimbrel_node::observation::ForesightView;
 use whimbrel_prediction::{
-    Cell, City, Evaluation, MarkovTwo, Network, Point, Relations, Sample, Signals, Size, Trainer, Trip,
+    Cell, City, CitySize, Evaluation, MarkovTwo, Point, Relations, Signals, TrainedNetwork, Trainer, Trip,
+    TripSample,
 };
 
 use crate::cli::Running;
@@ -133,9 +134,9 @@ impl Trips {
             return trips_of(&text_of(trace)?, antennas)
                 .map_err(|(line, what)| format!("{}:{line}: {what}", trace.display()));
         }
-        let city = City::new(self.city, Size::CITY);
+        let city = City::new(self.city, CitySize::CITY);
         let cells =
-            (0..=u16::MAX).take(city.cells()).map(|c| (u64::from(c), city.antenna(Cell(c)))).collect();
+            (0..=u16::MAX).take(city.cell_count()).map(|c| (u64::from(c), city.antenna(Cell(c)))).collect();
         let trips = (skip..skip + self.trips).map(|n| Trip::new(&city, n)).collect();
         Ok(Read { trips, cells })
     }
@@ -199,7 +200,7 @@ fn trips_of(text: &str, antennas: BTreeMap<u64, Point>) -> Result<Read, (usize, 
             unknown.insert(Cell(next));
             cells.push((cell, position.unwrap_or_default()));
         }
-        let sample = Sample { at_ms, position: position.unwrap_or_default(), cell: numbers[&cell] };
+        let sample = TripSample { at_ms, position: position.unwrap_or_default(), cell: numbers[&cell] };
         let goes_on = last.as_ref().is_some_and(|(of, before)| of == ue && at_ms < *before + PAUSE_MS);
         match (trips.last_mut(), &last) {
             (Some(_), Some((of, before))) if of == ue && at_ms <= *before => continue,
@@ -242,7 +243,7 @@ fn eval(options: &Eval) -> Done {
     let key = files::public_key(&options.key).ok_or("--key is a public key of 64 hexadecimal digits")?;
     let file = whimbrel_files::read(&options.model, MODEL_OCTETS_MAX)
         .map_err(|e| format!("{} cannot be read: {e}", options.model.display()))?;
-    let network = Network::from_file(&file, &[key.octets()])
+    let network = TrainedNetwork::from_file(&file, &[key.octets()])
         .map_err(|e| format!("{}: {e}", options.model.display()))?;
     // Other trips of the city than those of `train`.
     let Read { trips, cells } = options.from.read(1_000_000)?;

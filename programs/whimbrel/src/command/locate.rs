@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::cli::Running;
-use whimbrel_api::Status;
+use whimbrel_api::CoreStatus;
 use whimbrel_cli::{Done, print, print_json};
 use whimbrel_node::client::{Client, path_part};
 use whimbrel_node::observation::{EventRecord, UeView};
@@ -62,7 +62,7 @@ pub(crate) fn run(o: &Options) -> Done {
 
 /// Requests a location report from the UE's gNB.
 fn ask(client: &Client, path: &str, supi: &str) -> Done {
-    let mut since = client.get::<Status>("/api/v1/status")?.last_event;
+    let mut since = client.get::<CoreStatus>("/api/v1/status")?.last_event;
     client.post(&format!("{path}/locate"))?;
     let begun = Instant::now();
     while begun.elapsed() < WITHIN {

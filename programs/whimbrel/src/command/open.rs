@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use whimbrel_broker_client::ledger::{Checked, Ledger};
+use whimbrel_broker_client::ledger::{CheckedStatement, LedgerFile};
 use whimbrel_broker_client::{files, hex, now, random, statement};
 use whimbrel_cli::{Done, print, print_json};
 use whimbrel_node::clock::rfc3339;
@@ -115,8 +115,8 @@ fn verify_statement(file: &Path, config: Option<&Path>, json: bool) -> Done {
         return Err(format!("the statement is for operator {}, not for this one", statement.operator));
     }
     statement.verify(&certificate.key).map_err(|e| e.to_string())?;
-    let ledger = Ledger::open(&config.open_ledger())?;
-    let Checked { lines, totals, missing } = ledger.check(&statement)?;
+    let ledger = LedgerFile::open(&config.open_ledger())?;
+    let CheckedStatement { lines, totals, missing } = ledger.check(&statement)?;
     if json {
         return print_json(&serde_json::json!({
             "broker": broker.to_string(), "receipts": lines, "missing": missing,

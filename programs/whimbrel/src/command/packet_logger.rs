@@ -7,7 +7,7 @@ use clap::Args;
 use tracing::info;
 
 use crate::cli::ConfigFile;
-use whimbrel_api::Shared;
+use whimbrel_api::HandlerContext;
 use whimbrel_cli::Done;
 use whimbrel_node::clock;
 use whimbrel_node::config;
@@ -31,7 +31,8 @@ pub(crate) fn run(options: &Options) -> Done {
     }
     let _logging = logging::start_as(config.log, None)?;
     let console = Console::new(clock::now()).map_err(|e| format!("the system gives no eventfd: {e}"))?;
-    let api = whimbrel_api::start(config.api.address, Shared::of_cpf(console.clone(), config.api.address))?;
+    let api =
+        whimbrel_api::start(config.api.address, HandlerContext::of_cpf(console.clone(), config.api.address))?;
     info!(address = %api.address, "the API listens");
     let mut logger = PacketLogger::open(&config, console)?;
     info!("ready");

@@ -9,7 +9,7 @@ use clap::Args;
 use tracing::info;
 use whimbrel_cli::Done;
 use whimbrel_node::clock;
-use whimbrel_node::config::Reflecting;
+use whimbrel_node::config::ReflectorConfig;
 use whimbrel_node::config::{Log, LogFormat, LogLevel};
 use whimbrel_node::logging;
 use whimbrel_node::sbfd::ReflectorThread;
@@ -52,7 +52,7 @@ pub(crate) fn run(options: &Options) -> Done {
     let discriminator = discriminator
         .ok_or("--discriminator: an address that is not IPv4 is no number of 32 bits; write one")?;
     let reflecting =
-        Reflecting { listen, discriminator, one_link: !options.routed, real_time: !options.ordinary };
+        ReflectorConfig { listen, discriminator, one_link: !options.routed, real_time: !options.ordinary };
     let mut reflector = ReflectorThread::start(reflecting)?;
     info!(at = %reflector.at(), %discriminator, "ready");
     while !stop.load(Ordering::Acquire) {

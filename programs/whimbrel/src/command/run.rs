@@ -10,18 +10,19 @@ use std::time::Duration;
 
 use clap::Args;
 use tracing::{error, info, warn};
-use whimbrel_api::{Server, Shared};
+use whimbrel_api::{HandlerContext, Server};
 use whimbrel_cli::Done;
 use whimbrel_node::aftermath::{self, RunMark};
 use whimbrel_node::clock;
 use whimbrel_node::config::{self, Config, CoreCommand, Deployment, SctpChoice, SharedHost};
 use whimbrel_node::core::{
-    self, Assigned, Awaited, ControlThread, Inherited, LocalUpf, Opening, Parts, ReadyReplica, SmfN4,
+    self, AssignmentOutcome, ControlThread, InheritedUpfState, LocalUpf, Opening, Parts, ReadyReplica,
+    ReplicaWaitOutcome, SmfN4,
 };
 use whimbrel_node::entropy::SystemEntropy;
 use whimbrel_node::function::{FunctionOptions, descriptors};
 use whimbrel_node::logging;
-use whimbrel_node::observation::{Command, Condition, Console};
+use whimbrel_node::observation::{Condition, Console, ConsoleCommand};
 use whimbrel_node::port_owner::cannot_listen;
 use whimbrel_node::sbfd::ReflectorThread;
 use whimbrel_node::signals::{termination_signals, wait};
@@ -115,7 +116,7 @@ struct CoreProcess {
     store: Store,
     subscribers: u64,
     console: Arc<Console>,
-    shared: Arc<Shared>,
+    shared: Arc<HandlerContext>,
     /// `None` in a unit, whose primary CTA serves the API.
     api: Option<Server>,
 }
@@ -160,7 +161,7 @@ impl CoreProcess {
         let count = store.count().map_err(|e| e.to_string())?;
         let console = Console::new(clock::now()).map_err(|e| format!("the system gives no eventfd: {e}"))?;
         whimbrel_node::observation::otlp::start(&config.otlp, &console)?;
-        let shared = Shared::new(console.clone(), config.clone(), file.clone());
+        let shared = HandlerContext::new(console.clone(), config.clone(), file.clone());
         let api = match own {
             None => {
                 let api = whimbrel_api::start(config.api.address, shared.clone())?;
@@ -194,7 +195,7 @@ impl CoreProcess {
         // If all UPFs are elsewhere, this host forwards no packets.
         let needs_upf =
             self.config.n4.listen.is_some() || self.config.upfs().iter().any(|u| u.address.is_none());
-        let upf = if needs_upf { self.user_plane(Inherited::default())? } else { None };
+        let upf = if needs_upf { self.user_plane(InheritedUpfState::default())? } else { None };
         self.check_complete(n2.is_some() && (upf.is_some() || !needs_upf))?;
         let mark = self.mark_run(true, &mut n2);
         Ok(Some(Opened { n2, smf_n4, upf, mark, reflector: self.reflector()?, at_promotion: None }))
@@ -217,7 +218,7 @@ impl CoreProcess {
     fn open_upf(&mut self) -> Result<Option<Opened>, String> {
         let path = self.config.deployment.upf_state();
         let state = path.as_deref().map(|path| core::open_state(&self.config, path)).transpose()?;
-        let upf = self.user_plane(Inherited { state, logger: None })?;
+        let upf = self.user_plane(InheritedUpfState { state, logger: None })?;
         self.check_complete(upf.is_some())?;
         let mark = self.mark_run(path.is_none(), &mut None);
         Ok(Some(Opened { upf, mark, reflector: self.reflector()?, ..Opened::default() }))
@@ -226,7 +227,7 @@ impl CoreProcess {
     fn open_unit_upf(&mut self) -> Result<Option<Opened>, String> {
         let path = self.config.deployment.upf_state().ok_or("this process is in no unit")?;
         let state = Some(core::open_state(&self.config, &path)?);
-        let upf = self.user_plane(Inherited { state, logger: None })?;
+        let upf = self.user_plane(InheritedUpfState { state, logger: None })?;
         self.complete_unit_upf(upf)
     }
 
@@ -234,9 +235,11 @@ impl CoreProcess {
     fn open_unit_upf_replica(&mut self) -> Result<Option<Opened>, String> {
         let path = self.config.deployment.upf_state().ok_or("this process is in no unit")?;
         let upf = match core::await_end_of_upf(&self.config, &path, &self.signals)? {
-            Awaited::Stopped => return Ok(None),
-            Awaited::Ready(replica) => Some(take_over(&self.config, &self.console, *replica)?),
-            Awaited::Cold(state) => self.user_plane(Inherited { state: Some(state), logger: None })?,
+            ReplicaWaitOutcome::Stopped => return Ok(None),
+            ReplicaWaitOutcome::Ready(replica) => Some(take_over(&self.config, &self.console, *replica)?),
+            ReplicaWaitOutcome::Cold(state) => {
+                self.user_plane(InheritedUpfState { state: Some(state), logger: None })?
+            }
         };
         self.complete_unit_upf(upf)
     }
@@ -254,22 +257,22 @@ impl CoreProcess {
     /// of it, if it is killed, is with its replica.
     fn open_upf_behind_logger(&mut self) -> Result<Option<Opened>, String> {
         let upf = match core::await_assignment(&self.config, &mut self.entropy, &self.signals)? {
-            Assigned::Stopped => return Ok(None),
-            Assigned::TakenOver(upf) => {
+            AssignmentOutcome::Stopped => return Ok(None),
+            AssignmentOutcome::TakenOver(upf) => {
                 show_user_plane(&self.config, &self.console, &upf);
                 Some(*upf)
             }
-            Assigned::First(logger, host) => {
+            AssignmentOutcome::First(logger, host) => {
                 let state = StateFile::in_memory(&core::user_plane_config(&self.config, 0))
                     .map_err(|e| format!("there is no memory for the state: {e}"))?;
-                self.user_plane(Inherited { state: Some(state), logger: Some((logger, host)) })?
+                self.user_plane(InheritedUpfState { state: Some(state), logger: Some((logger, host)) })?
             }
         };
         self.check_complete(upf.is_some())?;
         Ok(Some(Opened { upf, reflector: self.reflector()?, ..Opened::default() }))
     }
 
-    fn user_plane(&mut self, inherited: Inherited) -> Result<Option<LocalUpf>, String> {
+    fn user_plane(&mut self, inherited: InheritedUpfState) -> Result<Option<LocalUpf>, String> {
         user_plane(&self.config, &self.console, &mut self.entropy, inherited)
     }
 
@@ -367,7 +370,7 @@ impl CoreProcess {
 const RELEASED_WITHIN: Duration = Duration::from_secs(3);
 
 /// The parts that only the primary CTA of a unit serves: the SMF's N4, the API, and N2 if the CTAs have one endpoint.
-fn primary_of_unit(host: SharedHost, shared: Arc<Shared>) -> Opening {
+fn primary_of_unit(host: SharedHost, shared: Arc<HandlerContext>) -> Opening {
     Box::new(move |parts: &mut Parts| {
         let config = parts.config.clone();
         parts.smf_n4 = core::open_smf_n4(&config)?;
@@ -432,11 +435,11 @@ fn retried<T>(mut open: impl FnMut() -> Result<T, String>) -> Result<T, String> 
 /// SIGHUP: reloads the configuration.
 fn reload_now(running: &Config, file: Option<&std::path::Path>, console: &Console) {
     match config::reload(running, file) {
-        Ok(config::Reloaded { config, kept }) => {
+        Ok(config::ReloadedConfig { config, kept }) => {
             if !kept.is_empty() {
                 warn!("these wait for the next start: {}", kept.join(", "));
             }
-            if let Err(e) = console.commands.send(Command::Reconfigure(Box::new(config))) {
+            if let Err(e) = console.commands.send(ConsoleCommand::Reconfigure(Box::new(config))) {
                 error!("the new configuration is not in force: {e}");
             }
         }
@@ -522,7 +525,7 @@ fn user_plane(
     config: &Config,
     console: &Console,
     entropy: &mut SystemEntropy,
-    inherited: Inherited,
+    inherited: InheritedUpfState,
 ) -> Result<Option<LocalUpf>, String> {
     let n4 = match &inherited.logger {
         Some(_) => None, // the packet logger has it

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
-use whimbrel_api::audit::{self, Access};
+use whimbrel_api::audit::{self, AuditedAccess};
 use whimbrel_cli::{Done, print, print_json, table};
 use whimbrel_ids::{Dnn, PlmnId, SNssai, Supi};
 use whimbrel_node::config;
@@ -193,7 +193,8 @@ pub(super) fn open(file: &ConfigFile, what: &str, subjects: &[Supi]) -> Result<S
     let store = subscribers::open(&config.store)?;
     let (caller, request) = (audit::user(), format!("subscriber {what}"));
     let record = |subscriber: Option<&str>| {
-        let access = Access { caller: &caller, user: None, request: &request, subscriber, outcome: "begun" };
+        let access =
+            AuditedAccess { caller: &caller, user: None, request: &request, subscriber, outcome: "begun" };
         audit::record(&config.store.path, &config.audit, Some(&store), &access);
     };
     subjects.iter().for_each(|supi| record(Some(&supi.to_string())));

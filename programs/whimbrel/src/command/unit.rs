@@ -9,7 +9,7 @@ use whimbrel_ids::Supi;
 use whimbrel_node::client::Client;
 use whimbrel_node::config;
 use whimbrel_node::observation::VersionView;
-use whimbrel_node::unit::{self, CanaryOrder, CanaryStatus, Phase, Share, Status};
+use whimbrel_node::unit::{self, CanaryOrder, CanaryStatus, Phase, Share, UnitStatus};
 
 use crate::cli::ConfigFile;
 
@@ -96,7 +96,7 @@ pub(crate) fn show(options: &Options) -> Done {
 }
 
 /// The functions of a unit as a table.
-pub(crate) fn text(status: &Status) -> String {
+pub(crate) fn text(status: &UnitStatus) -> String {
     let row = |f: &unit::FunctionStatus| {
         let pid = f.pid.map_or("-".into(), |pid| pid.to_string());
         vec![
@@ -293,7 +293,7 @@ mod tests {
             ended: 2,
             up_s: 7,
         };
-        let status = Status {
+        let status = UnitStatus {
             manager: 5,
             functions: vec![function("upf", Some(17)), function("cpf-1", None)],
             descriptors: vec!["cta/api".into(), "area/n4-00".into()],

@@ -145,7 +145,7 @@ impl Cpfs {
         let unlike: Vec<CpfId> = on_rings.iter().copied().filter(is_unlike).collect();
         if !unlike.is_empty() && on_rings.len() > self.rings.backups() {
             ledger.put_last(&unlike);
-            self.unsettled.insert(ue);
+            self.pending_reassignments.insert(ue);
         }
     }
 
@@ -191,7 +191,7 @@ impl Cpfs {
         if !is_backed {
             self.without_backup.insert(ue);
         }
-        self.stop_moving(ue, out);
+        self.end_move(ue, out);
         false
     }
 }

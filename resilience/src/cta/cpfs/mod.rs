@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_control::{Envelope, LogOf, Packed, RESTORED_CLOCK, UeId, UpfId};
+use whimbrel_control::{Envelope, LogOf, PackedInput, RESTORED_CLOCK, UeId, UpfId};
 use whimbrel_ids::Instant;
 
-use super::drain::Draining;
-use super::moves::Moving;
+use super::drain::DrainingCpfs;
+use super::moves::UeMove;
 use super::recovery::Recovery;
 use super::scan::{BETWEEN_ROUNDS, Round};
 use super::versions::Kinds;
@@ -17,7 +17,7 @@ use super::{Outbox, TERM};
 use crate::CodeVersion;
 use crate::link::CpfCommand;
 use crate::region::{CpfLoads, Region, Rings};
-use crate::replication::{BESIDE_INPUT, CpfId, Lagging, Ledger, UeLogLimits};
+use crate::replication::{BESIDE_INPUT, CpfId, LaggingBackup, UeLog, UeLogLimits};
 
 mod counters;
 mod failover;
@@ -35,26 +35,26 @@ pub(super) const LATE_BACKUP_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Serialize, Deserialize)]
 pub(super) struct Cpfs {
     pub(super) rings: Rings,
-    pub(super) draining: Draining,
+    pub(super) draining: DrainingCpfs,
     pub(super) logs: LogLimits,
     pub(super) trusted: BTreeSet<CpfId>,
     /// The code version of each of them, and of lost CPFs whose UEs have not all been taken over yet.
     pub(super) code: BTreeMap<CpfId, CodeVersion>,
-    pub(super) ledgers: BTreeMap<UeId, Ledger<Packed>>,
-    pub(super) logged: Logged,
+    pub(super) ledgers: BTreeMap<UeId, UeLog<PackedInput>>,
+    pub(super) logged: LoggedUes,
     /// The UEs that would be lost with their primary: they began without a backup, their new backup has not confirmed the checkpoint at
     /// which the log begins, or a full log was discarded.
     pub(super) without_backup: BTreeSet<UeId>,
     /// Batches received from each CPF.
     pub(super) taken: BTreeMap<CpfId, u64>,
-    pub(super) waiting: Waiting,
+    pub(super) waiting: CpfsAwaitingRelease,
     pub(super) late_backups: LateBackups,
     after_loss: AfterLoss,
     pub(super) moves: Moves,
     /// UEs in a region other than the CTA's own.
     pub(super) away: BTreeMap<UeId, Region>,
     /// UEs with backups that are dismissed as soon as others have the checkpoint: late ones, and those of a region that the UE has left.
-    pub(super) unsettled: BTreeSet<UeId>,
+    pub(super) pending_reassignments: BTreeSet<UeId>,
     /// PFCP Session Deletion Requests per UE and UPF, for UEs that are discarded.
     deletions: BTreeMap<UeId, Vec<(UpfId, Vec<u8>)>>,
     pub(super) counts: ReplicationCounters,
@@ -70,7 +70,7 @@ pub(super) struct Cpfs {
 
 /// The UEs with inputs in the log or without an answer.
 #[derive(Default, Serialize, Deserialize)]
-pub(super) struct Logged {
+pub(super) struct LoggedUes {
     /// The octets in the log of each.
     pub(super) ues: BTreeMap<UeId, usize>,
     /// The sum of these octets.
@@ -93,20 +93,20 @@ pub(super) struct LateBackups {
 /// UEs that are moving to another CPF.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Moves {
-    pub(super) ues: BTreeMap<UeId, Moving>,
+    pub(super) ues: BTreeMap<UeId, UeMove>,
     /// When moves began, oldest first; completed moves are still listed.
     pub(super) begun: VecDeque<(Instant, UeId)>,
 }
 
 /// CPFs that hold checkpoints back until they learn how many of their batches were released. Only these get a report.
 #[derive(Default, Serialize, Deserialize)]
-pub(super) struct Waiting {
+pub(super) struct CpfsAwaitingRelease {
     pub(super) await_release: BTreeSet<CpfId>,
     /// CPFs that were asked for a checkpoint, which may wait for the release of earlier batches.
     asked: BTreeSet<CpfId>,
 }
 
-impl Waiting {
+impl CpfsAwaitingRelease {
     /// A batch has come: if its UE is idle, a checkpoint waits for its release.
     fn ran(&mut self, cpf: CpfId, idle: bool) {
         if idle {
@@ -147,13 +147,13 @@ impl Cpfs {
             trusted: rings.members().collect(),
             code: rings.members().filter_map(|cpf| Some((cpf, rings.code_of(cpf)?))).collect(),
             rings,
-            draining: Draining::default(),
+            draining: DrainingCpfs::default(),
             logs: LogLimits::default(),
             ledgers: BTreeMap::new(),
-            logged: Logged::default(),
+            logged: LoggedUes::default(),
             without_backup: BTreeSet::new(),
             taken: BTreeMap::new(),
-            waiting: Waiting::default(),
+            waiting: CpfsAwaitingRelease::default(),
             late_backups: LateBackups { next: now + BETWEEN_ROUNDS, round: None },
             after_loss: AfterLoss {
                 rounds: VecDeque::new(),
@@ -163,7 +163,7 @@ impl Cpfs {
             },
             moves: Moves::default(),
             away: BTreeMap::new(),
-            unsettled: BTreeSet::new(),
+            pending_reassignments: BTreeSet::new(),
             deletions: BTreeMap::new(),
             counts: ReplicationCounters::default(),
             restored: BTreeMap::new(),
@@ -212,7 +212,7 @@ impl Cpfs {
             }
         }
         self.move_to_its_kind(envelope.time, ue, out);
-        if let Some(envelope) = self.waits(envelope, out) {
+        if let Some(envelope) = self.hold_if_moving(envelope, out) {
             self.hand_over(envelope, out);
         }
         false
@@ -224,7 +224,7 @@ impl Cpfs {
             let kind = self.kind(ue);
             let Some(placement) = self.rings.place(self.region(ue), ue, kind, &self.loads) else { return };
             self.loads.moved(None, Some(placement.primary));
-            let mut ledger = Ledger::new(placement.primary, placement.backups, self.logs.ue);
+            let mut ledger = UeLog::new(placement.primary, placement.backups, self.logs.ue);
             if let Some(state) = self.restored.remove(&ue) {
                 ledger = ledger.restored(RESTORED_CLOCK);
                 let (by, term) = ledger.assignment();
@@ -249,7 +249,7 @@ impl Cpfs {
         (envelope.owner_term, envelope.code_version) = (term, log.code_version);
         let input = envelope.to_flat();
         let (clock, full) = ledger.append(|_| {
-            let kept = Packed::of(&input, log).expect("it was written as an input of the UE");
+            let kept = PackedInput::of(&input, log).expect("it was written as an input of the UE");
             (BESIDE_INPUT + kept.len(), kept)
         });
         debug_assert_eq!(clock, envelope.clock, "the log and the table of UEs count the same inputs");
@@ -267,7 +267,7 @@ impl Cpfs {
         if let Some((limit, lagging)) = full {
             self.logged.limits_reached.push(limit);
             self.outdated(ue, lagging, out);
-        } else if self.ledgers.get(&ue).is_some_and(Ledger::is_half_full) {
+        } else if self.ledgers.get(&ue).is_some_and(UeLog::is_half_full) {
             self.scan(now, ue, LATE_BACKUP_TIMEOUT.min(self.logs.outdated_after), out);
         }
     }
@@ -289,13 +289,13 @@ impl Cpfs {
             late_cpfs.dedup();
         }
         late_cpfs.into_iter().for_each(|cpf| self.report(cpf, ProtocolViolation::Lagging, out));
-        if self.unsettled.contains(&ue) {
-            self.settle(ue, out);
+        if self.pending_reassignments.contains(&ue) {
+            self.reassign_backups(ue, out);
         }
         relieved
     }
 
-    /// Adds backups in the places of late ones, which are dismissed when the new ones have the checkpoint ([`Self::settle`]); until then
+    /// Adds backups in the places of late ones, which are dismissed when the new ones have the checkpoint ([`Self::reassign_backups`]); until then
     /// the log leads on from theirs. Only a CPF that runs the same code can run the log. Returns whether any were added.
     fn relieve(&mut self, ue: UeId, late: &[CpfId], out: &mut Outbox) -> bool {
         let region = self.region(ue);
@@ -306,24 +306,24 @@ impl Cpfs {
         further.retain(|c| self.trusted.contains(c) && !present.contains(c) && self.alike(*c, primary));
         let Some(ledger) = self.ledgers.get_mut(&ue) else { return false };
         further.iter().for_each(|c| ledger.add_backup(*c));
-        if !further.is_empty() || self.unsettled.contains(&ue) {
+        if !further.is_empty() || self.pending_reassignments.contains(&ue) {
             ledger.put_last(late);
         }
         if further.is_empty() {
             return false;
         }
-        self.unsettled.insert(ue);
+        self.pending_reassignments.insert(ue);
         serve(ue, ledger, &mut self.waiting, out);
         true
     }
 
     /// Sends lagging backups that their checkpoints are outdated. They ask the replicas that have a newer one; the primary also sends it
     /// again when it may leave, and the others serve if that does not arrive.
-    pub(super) fn outdated(&mut self, ue: UeId, lagging: Vec<Lagging>, out: &mut Outbox) {
+    pub(super) fn outdated(&mut self, ue: UeId, lagging: Vec<LaggingBackup>, out: &mut Outbox) {
         if lagging.is_empty() {
             return;
         }
-        for Lagging { replica, clock, up_to_date } in lagging {
+        for LaggingBackup { replica, clock, up_to_date } in lagging {
             out.cpfs.push((replica, CpfCommand::Outdated { ue, clock, up_to_date }));
         }
         if let Some(ledger) = self.ledgers.get(&ue) {
@@ -336,7 +336,7 @@ impl Cpfs {
 
     pub(super) fn pruned(&mut self, ue: UeId) {
         let ledger = self.ledgers.get(&ue).filter(|l| l.inputs() > 0 || l.released() < l.clock());
-        let octets = ledger.map(Ledger::octets);
+        let octets = ledger.map(UeLog::octets);
         let before = match octets {
             Some(octets) => self.logged.ues.insert(ue, octets),
             None => self.logged.ues.remove(&ue),
@@ -350,7 +350,7 @@ impl Cpfs {
         self.after_loss.recovery.forget(ue);
         self.moves.ues.remove(&ue);
         self.away.remove(&ue);
-        self.unsettled.remove(&ue);
+        self.pending_reassignments.remove(&ue);
         self.restored.remove(&ue);
         self.kinds.forget(ue);
         if let Some(ledger) = self.ledgers.remove(&ue) {
@@ -375,7 +375,12 @@ impl Cpfs {
 }
 
 /// Sends the assignment to the UE's primary, which then sends its checkpoint to the backups.
-pub(super) fn serve(ue: UeId, ledger: &Ledger<Packed>, waiting: &mut Waiting, out: &mut Outbox) {
+pub(super) fn serve(
+    ue: UeId,
+    ledger: &UeLog<PackedInput>,
+    waiting: &mut CpfsAwaitingRelease,
+    out: &mut Outbox,
+) {
     let (by, _) = ledger.assignment();
     waiting.await_release.insert(by);
     waiting.asked.insert(by);
@@ -383,7 +388,7 @@ pub(super) fn serve(ue: UeId, ledger: &Ledger<Packed>, waiting: &mut Waiting, ou
 }
 
 /// Sends the assignment to the UE's primary.
-fn assign(ue: UeId, ledger: &Ledger<Packed>, out: &mut Outbox) {
+fn assign(ue: UeId, ledger: &UeLog<PackedInput>, out: &mut Outbox) {
     let (by, term) = ledger.assignment();
     out.cpfs.push((by, CpfCommand::Serve { ue, term, backups: ledger.backups().collect() }));
 }

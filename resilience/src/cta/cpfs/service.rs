@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use whimbrel_control::config::Config;
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::udm::Subscribers;
-use whimbrel_control::{Disposition, Envelope, Event, OutputId, Subject, UeEvent, UeId, UpfId, amf, smf};
+use whimbrel_control::{
+    Disposition, Envelope, Event, OutputId, UeEvent, UeId, UeIdentities, UpfId, amf, smf,
+};
 use whimbrel_ids::Instant;
 use whimbrel_pfcp::message_type;
 
@@ -16,7 +18,7 @@ use crate::cta::restart::ToStore;
 use crate::cta::{Cta, Entropy, Inspect, Outbox, send};
 use crate::link::{CpfCommand, CpfReport};
 use crate::region::Rings;
-use crate::replication::{CpfId, Ledger, Verdict};
+use crate::replication::{BatchVerdict, CpfId, UeLog};
 
 /// What runs the UEs' procedures.
 pub(in crate::cta) enum Service {
@@ -40,7 +42,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Service::Region(cpfs) => {
                 let ue = envelope.ue;
                 if !cpfs.rings.areas().is_empty() {
-                    self.begins_at(ue, envelope.payload.association());
+                    self.set_initial_region(ue, envelope.payload.association());
                 }
                 let Service::Region(cpfs) = &mut self.service else { return };
                 if cpfs.submit(envelope, out) {
@@ -62,9 +64,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 cpfs.waiting.ran(from, batch.idle);
                 let Some(ledger) = cpfs.ledgers.get_mut(&ue) else { return };
                 let verdict = ledger.batch(now, from, term, clock, batch.digest(), batch.idle);
-                cpfs.progress(ue, out);
+                cpfs.advance(ue, out);
                 match verdict {
-                    Verdict::Release => {
+                    BatchVerdict::Release => {
                         cpfs.counts_answered(now, from, (ue, clock), &batch);
                         out.takeover_times.extend(cpfs.after_loss.recovery.ue_answered(ue, now));
                         if !self.ran(now, (ue, clock), sender, *batch, out)
@@ -73,9 +75,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                             cpfs.report(from, ProtocolViolation::NasCountReuse, out);
                         }
                     }
-                    Verdict::Suppress => {}
-                    Verdict::Fenced => cpfs.report(from, ProtocolViolation::Fenced, out),
-                    Verdict::Diverged => {
+                    BatchVerdict::Suppress => {}
+                    BatchVerdict::Fenced => cpfs.report(from, ProtocolViolation::Fenced, out),
+                    BatchVerdict::Diverged => {
                         cpfs.report(from, ProtocolViolation::Diverged, out);
                         self.state_lost(now, ue, out);
                     }
@@ -89,20 +91,21 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 }
                 _ => cpfs.report(from, ProtocolViolation::Fenced, out),
             },
-            CpfReport::CheckpointUnusable { ue, term } => match cpfs.ledgers.get(&ue).map(Ledger::assignment)
-            {
-                Some(assignment) if assignment == (from, term) => {
-                    cpfs.report(from, ProtocolViolation::CheckpointUnusable, out);
-                    if cpfs.remove_cpfs(ue, vec![from], out) {
-                        self.state_lost(now, ue, out);
+            CpfReport::CheckpointUnusable { ue, term } => {
+                match cpfs.ledgers.get(&ue).map(UeLog::assignment) {
+                    Some(assignment) if assignment == (from, term) => {
+                        cpfs.report(from, ProtocolViolation::CheckpointUnusable, out);
+                        if cpfs.remove_cpfs(ue, vec![from], out) {
+                            self.state_lost(now, ue, out);
+                        }
                     }
+                    // It was sent an unusable checkpoint and has not stored it: it counts as lagging.
+                    Some((by, _)) if by != from && cpfs.concerns(ue, from) => {
+                        cpfs.report(from, ProtocolViolation::CheckpointUnusable, out);
+                    }
+                    _ => cpfs.report(from, ProtocolViolation::Fenced, out),
                 }
-                // It was sent an unusable checkpoint and has not stored it: it counts as lagging.
-                Some((by, _)) if by != from && cpfs.concerns(ue, from) => {
-                    cpfs.report(from, ProtocolViolation::CheckpointUnusable, out);
-                }
-                _ => cpfs.report(from, ProtocolViolation::Fenced, out),
-            },
+            }
             // No checkpoint of this term or clock can exist (rule 1): this CPF or the sender of the checkpoint is faulty. The CPF may have
             // dropped its older checkpoint and would reject later ones, so it forgets all and is removed from the UE, unless it has
             // acknowledged nothing yet: then it is replaced as a late backup, since a new checkpoint would meet the same fault.
@@ -126,7 +129,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                         let term = ledger.assignment().1.max(term.saturating_add(1));
                         out.cpfs.push((from, CpfCommand::Forget { ue, term }));
                     }
-                    cpfs.progress(ue, out);
+                    cpfs.advance(ue, out);
                 }
                 None => out.cpfs.push((from, CpfCommand::Forget { ue, term: u32::MAX })),
             },
@@ -187,7 +190,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         // have had no effect, and may be another UE's.
         self.release_first_messages(ue, inputs, out);
         self.unanswered(now, ue, inputs, Disposition::Ended, out);
-        self.discard(now, ue, Deregistered::Fault, out);
+        self.discard(now, ue, DeregistrationReason::Fault, out);
         if let Service::Region(cpfs) = &mut self.service {
             cpfs.counts.poisoned += 1;
         }
@@ -195,14 +198,20 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
     /// No CPF has a usable checkpoint of the UE.
     fn state_lost(&mut self, now: Instant, ue: UeId, out: &mut Outbox) {
-        self.discard(now, ue, Deregistered::StateLost, out);
+        self.discard(now, ue, DeregistrationReason::StateLost, out);
         if let Service::Region(cpfs) = &mut self.service {
             cpfs.counts.lost += 1;
         }
     }
 
     /// Discards a UE: its gNBs release it, and it registers again.
-    pub(in crate::cta) fn discard(&mut self, now: Instant, ue: UeId, why: Deregistered, out: &mut Outbox) {
+    pub(in crate::cta) fn discard(
+        &mut self,
+        now: Instant,
+        ue: UeId,
+        why: DeregistrationReason,
+        out: &mut Outbox,
+    ) {
         if let Service::Region(cpfs) = &mut self.service {
             cpfs.counts_discarded(ue);
         }
@@ -214,7 +223,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             let release = amf::release_of(names.amf_ue_ngap_id, names.ran_ue_ngap_id);
             send(names.association, stream, &release, out);
         }
-        let event = Event::Deregistered { subject: Subject::default(), why };
+        let event = Event::Deregistered { subject: UeIdentities::default(), why };
         out.events.push(UeEvent { ue, on: None, event });
         self.vacate(now, ue, out);
     }
@@ -313,7 +322,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 let without_backup = cpfs.rings.has_more() && !cpfs.without_backup.is_empty();
                 let scan = (!cpfs.logged.ues.is_empty() || without_backup).then_some(cpfs.late_backups.next);
                 let look = (!cpfs.after_loss.rounds.is_empty()).then_some(cpfs.after_loss.next);
-                let due = scan.into_iter().chain(look).chain(cpfs.draining.due()).chain(cpfs.moves_due());
+                let due = scan.into_iter().chain(look).chain(cpfs.draining.due()).chain(cpfs.move_deadline());
                 due.min().unwrap_or(Instant::FAR_FUTURE)
             }
         }
@@ -389,7 +398,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     pub fn backed_by(&self, ue: UeId) -> Vec<CpfId> {
         match &self.service {
             Service::Here(_) => Vec::new(),
-            Service::Region(cpfs) => cpfs.ledgers.get(&ue).into_iter().flat_map(Ledger::backups).collect(),
+            Service::Region(cpfs) => cpfs.ledgers.get(&ue).into_iter().flat_map(UeLog::backups).collect(),
         }
     }
 

@@ -56,7 +56,7 @@ const FEATURES: CpFunctionFeatures = CpFunctionFeatures::LOAD.with(CpFunctionFea
 
 /// What came over N4.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Arrived {
+pub(super) enum N4Arrival {
     /// The answer to a session request; `None`: there was none in time.
     Answer { ue: UeId, to: OutputId, octets: Option<Vec<u8>> },
     /// A report on a session.
@@ -75,7 +75,7 @@ enum Purpose {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Pending {
+struct PendingN4Request {
     purpose: Purpose,
     octets: Vec<u8>,
     sent: u8,
@@ -84,7 +84,7 @@ struct Pending {
 
 /// The association with a UPF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Link {
+enum N4Association {
     /// There is no association.
     Down,
     /// Established, with the UPF's recovery time stamp.
@@ -94,7 +94,7 @@ enum Link {
 }
 
 /// PFCP messages to send, by UPF.
-pub(super) type Sent = Vec<(UpfId, Vec<u8>)>;
+pub(super) type OutgoingPfcp = Vec<(UpfId, Vec<u8>)>;
 
 /// N4 with one UPF.
 #[derive(Serialize, Deserialize)]
@@ -104,7 +104,7 @@ pub(super) struct N4 {
     #[serde(with = "started")]
     recovery: RecoveryTimeStamp,
     sequence: u32,
-    link: Link,
+    link: N4Association,
     /// It has the needed features.
     fit: bool,
     /// It has asked for its release by that time (TS 29.244 §6.2.8.3).
@@ -115,12 +115,12 @@ pub(super) struct N4 {
     address_update_due: bool,
     /// When to try an association or a heartbeat next.
     next: Instant,
-    pending: BTreeMap<u32, Pending>,
+    pending: BTreeMap<u32, PendingN4Request>,
     /// Their deadlines, oldest first, since all wait equally long; answered ones are skipped.
     due: VecDeque<(Instant, u32)>,
     /// Requests that timed out while the association was established: whether the UPF has carried them out is unknown. They are repeated
     /// unchanged whenever the UPF answers, so that no orphaned session stays there.
-    doubtful: BTreeMap<u32, Pending>,
+    doubtful: BTreeMap<u32, PendingN4Request>,
     /// Sessions with a change under way, and the changes that wait for it: a repeated request must not undo a later one.
     changing: BTreeMap<Seid, VecDeque<(UeId, OutputId, Vec<u8>)>>,
     /// Answers to reports and to the UPF's association setup request, by the UPF's sequence number, newest last.
@@ -159,7 +159,7 @@ impl N4 {
             recovery: RecoveryTimeStamp::at(started),
             // Not from one: a UPF remembers its answers from before our restart (TS 29.244 §6.4).
             sequence: (started.0 >> 10) as u32 & SEQUENCE_MAX,
-            link: Link::Down,
+            link: N4Association::Down,
             fit: false,
             leaving: None,
             control: Control::default(),
@@ -181,8 +181,8 @@ impl N4 {
     /// When this SMF started, and the UPF's recovery time stamp, if it is connected: the next run needs both to go on with the sessions.
     pub(super) fn recovery_time_stamps(&self) -> (u32, Option<u32>) {
         let upf = match self.link {
-            Link::Up(at) | Link::Silent(at, _) => Some(at.0),
-            Link::Down => None,
+            N4Association::Up(at) | N4Association::Silent(at, _) => Some(at.0),
+            N4Association::Down => None,
         };
         (self.recovery.0, upf)
     }
@@ -196,7 +196,7 @@ impl N4 {
 
     /// Whether the association is established and the UPF answers.
     pub(super) fn is_up(&self) -> bool {
-        matches!(self.link, Link::Up(_))
+        matches!(self.link, N4Association::Up(_))
     }
 
     /// The state by which UPFs for new sessions are selected.
@@ -221,15 +221,15 @@ impl N4 {
         ue: UeId,
         to: OutputId,
         octets: Vec<u8>,
-        out: &mut Sent,
-    ) -> Option<Arrived> {
-        if self.link == Link::Down || Frame::parse(&octets).is_err() {
-            return Some(Arrived::Answer { ue, to, octets: None });
+        out: &mut OutgoingPfcp,
+    ) -> Option<N4Arrival> {
+        if self.link == N4Association::Down || Frame::parse(&octets).is_err() {
+            return Some(N4Arrival::Answer { ue, to, octets: None });
         }
         if let Some(seid) = changed_session(&octets) {
             match self.changing.get_mut(&seid) {
                 Some(waiting) if waiting.len() == WAITING_MAX => {
-                    return Some(Arrived::Answer { ue, to, octets: None });
+                    return Some(N4Arrival::Answer { ue, to, octets: None });
                 }
                 Some(waiting) => {
                     waiting.push_back((ue, to, octets));
@@ -243,7 +243,7 @@ impl N4 {
     }
 
     /// A session request was answered or given up: the next change of its session goes.
-    fn settled(&mut self, now: Instant, request: &[u8], out: &mut Sent) {
+    fn settled(&mut self, now: Instant, request: &[u8], out: &mut OutgoingPfcp) {
         let Some(seid) = changed_session(request) else { return };
         match self.changing.get_mut(&seid).and_then(VecDeque::pop_front) {
             Some((ue, to, octets)) => self.send(now, Purpose::Session { ue, to }, octets, out),
@@ -252,8 +252,8 @@ impl N4 {
     }
 
     /// Ends the association, and with it its sessions (TS 29.244 §6.2.8.2).
-    pub(super) fn release(&mut self, now: Instant, out: &mut Sent, arrived: &mut Vec<Arrived>) {
-        if self.link == Link::Down {
+    pub(super) fn release(&mut self, now: Instant, out: &mut OutgoingPfcp, arrived: &mut Vec<N4Arrival>) {
+        if self.link == N4Association::Down {
             return;
         }
         self.forget_sessions(now);
@@ -263,16 +263,16 @@ impl N4 {
         self.send(now, Purpose::Release, Message::from(request).to_octets(None, 0), out);
     }
 
-    fn send(&mut self, now: Instant, purpose: Purpose, mut octets: Vec<u8>, out: &mut Sent) {
+    fn send(&mut self, now: Instant, purpose: Purpose, mut octets: Vec<u8>, out: &mut OutgoingPfcp) {
         self.sequence = if self.sequence == SEQUENCE_MAX { 1 } else { self.sequence + 1 };
         stamp(&mut octets, self.sequence);
         out.push((self.upf, octets.clone()));
-        self.pending.insert(self.sequence, Pending { purpose, octets, sent: 1, deadline: now + T1 });
+        self.pending.insert(self.sequence, PendingN4Request { purpose, octets, sent: 1, deadline: now + T1 });
         self.due.push_back((now + T1, self.sequence));
     }
 
     /// A UE answers a report: stored, in case the UPF repeats it.
-    pub(super) fn answer_report(&mut self, ue: UeId, octets: Vec<u8>, out: &mut Sent) {
+    pub(super) fn answer_report(&mut self, ue: UeId, octets: Vec<u8>, out: &mut OutgoingPfcp) {
         let Ok(frame) = Frame::parse(&octets) else { return };
         let sequence = frame.header.sequence;
         self.reports.retain(|r| *r != (sequence, ue));
@@ -288,8 +288,8 @@ impl N4 {
         &mut self,
         now: Instant,
         octets: &[u8],
-        out: &mut Sent,
-        arrived: &mut Vec<Arrived>,
+        out: &mut OutgoingPfcp,
+        arrived: &mut Vec<N4Arrival>,
     ) {
         let Ok(frame) = Frame::parse(octets) else { return };
         match frame.header.message_type {
@@ -316,7 +316,13 @@ impl N4 {
         }
     }
 
-    fn report(&mut self, frame: Frame<'_>, octets: &[u8], out: &mut Sent, arrived: &mut Vec<Arrived>) {
+    fn report(
+        &mut self,
+        frame: Frame<'_>,
+        octets: &[u8],
+        out: &mut OutgoingPfcp,
+        arrived: &mut Vec<N4Arrival>,
+    ) {
         let sequence = frame.header.sequence;
         if let Some((_, answer)) = self.answered.iter().find(|(s, _)| *s == sequence) {
             out.push((self.upf, answer.clone()));
@@ -334,7 +340,7 @@ impl N4 {
             self.reports.pop_front();
         }
         self.reports.push_back((sequence, ue));
-        arrived.push(Arrived::Report { ue, psi, octets: octets.to_vec() });
+        arrived.push(N4Arrival::Report { ue, psi, octets: octets.to_vec() });
     }
 
     fn response(
@@ -342,8 +348,8 @@ impl N4 {
         now: Instant,
         frame: Frame<'_>,
         octets: &[u8],
-        out: &mut Sent,
-        arrived: &mut Vec<Arrived>,
+        out: &mut OutgoingPfcp,
+        arrived: &mut Vec<N4Arrival>,
     ) {
         let sequence = frame.header.sequence;
         let of_this_association = self.pending.contains_key(&sequence);
@@ -352,7 +358,7 @@ impl N4 {
         self.skip_answered();
         match pending.purpose {
             Purpose::Session { ue, to } => {
-                arrived.push(Arrived::Answer { ue, to, octets: Some(octets.to_vec()) });
+                arrived.push(N4Arrival::Answer { ue, to, octets: Some(octets.to_vec()) });
                 self.settled(now, &pending.octets, out);
                 // It has restarted since the last heartbeat, or never got our answer to its own setup request, which no heartbeat shows.
                 if of_this_association && self.is_up() && knows_no_association(&frame) {
@@ -391,9 +397,9 @@ impl N4 {
     }
 
     /// A UPF that was asked to retain sessions has answered. One that has restarted, or has not retained them, gets them again.
-    fn judge_retained(&mut self, peer: RecoveryTimeStamp, retained: bool, arrived: &mut Vec<Arrived>) {
+    fn judge_retained(&mut self, peer: RecoveryTimeStamp, retained: bool, arrived: &mut Vec<N4Arrival>) {
         if self.retains.take().is_some_and(|before| before != peer || !retained) {
-            arrived.push(Arrived::Upf(UpfChange::Restarted));
+            arrived.push(N4Arrival::Upf(UpfChange::Restarted));
         }
     }
 
@@ -403,14 +409,14 @@ impl N4 {
         now: Instant,
         peer: RecoveryTimeStamp,
         features: Option<UpFunctionFeatures>,
-        arrived: &mut Vec<Arrived>,
+        arrived: &mut Vec<N4Arrival>,
     ) {
-        self.link = Link::Up(peer);
+        self.link = N4Association::Up(peer);
         self.fit = features.is_some_and(|f| f.has(NEEDED));
         (self.leaving, self.restored_by) = (None, None);
         self.control = Control::default();
         self.next = now + HEARTBEAT;
-        arrived.push(Arrived::Upf(if self.fit { UpfChange::Up } else { UpfChange::Unfit }));
+        arrived.push(N4Arrival::Upf(if self.fit { UpfChange::Up } else { UpfChange::Unfit }));
     }
 
     /// The UPF answers a heartbeat: the same one, perhaps after a silence, or a restarted one.
@@ -418,57 +424,57 @@ impl N4 {
         &mut self,
         now: Instant,
         peer: RecoveryTimeStamp,
-        out: &mut Sent,
-        arrived: &mut Vec<Arrived>,
+        out: &mut OutgoingPfcp,
+        arrived: &mut Vec<N4Arrival>,
     ) {
         match self.link {
-            Link::Up(before) if before == peer => {}
+            N4Association::Up(before) if before == peer => {}
             // TS 23.527 §4.4: only the path had failed, and the sessions go on.
-            Link::Silent(before, _) if before == peer => {
-                self.link = Link::Up(peer);
+            N4Association::Silent(before, _) if before == peer => {
+                self.link = N4Association::Up(peer);
                 self.announce_again(now);
-                arrived.push(Arrived::Upf(UpfChange::Back));
+                arrived.push(N4Arrival::Upf(UpfChange::Back));
             }
             // Another recovery time stamp: the UPF restarted and has no sessions (TS 23.527 §4.3.2).
-            Link::Up(_) | Link::Silent(..) => self.restarted(now, arrived),
-            Link::Down => {}
+            N4Association::Up(_) | N4Association::Silent(..) => self.restarted(now, arrived),
+            N4Association::Down => {}
         }
         out.extend(self.doubtful.values().map(|p| (self.upf, p.octets.clone())));
     }
 
     /// S-BFD found that the path has failed, sooner than a heartbeat could. The next heartbeat leaves at once, unless one is under way: if it is answered, the
     /// UPF is back.
-    pub(super) fn path_failed(&mut self, now: Instant, arrived: &mut Vec<Arrived>) {
-        if let Link::Up(peer) = self.link {
-            self.link = Link::Silent(peer, now + PATH_FAILURE);
+    pub(super) fn path_failed(&mut self, now: Instant, arrived: &mut Vec<N4Arrival>) {
+        if let N4Association::Up(peer) = self.link {
+            self.link = N4Association::Silent(peer, now + PATH_FAILURE);
             self.next = if self.next == Instant::FAR_FUTURE { self.next } else { now };
-            arrived.push(Arrived::Upf(UpfChange::Silent));
+            arrived.push(N4Arrival::Upf(UpfChange::Silent));
         }
     }
 
     /// TS 23.527 §4.4: the UPF does not answer. Its sessions are kept for a while.
-    fn silent(&mut self, now: Instant, arrived: &mut Vec<Arrived>) {
+    fn silent(&mut self, now: Instant, arrived: &mut Vec<N4Arrival>) {
         match self.link {
-            Link::Up(peer) => {
-                self.link = Link::Silent(peer, now + PATH_FAILURE);
+            N4Association::Up(peer) => {
+                self.link = N4Association::Silent(peer, now + PATH_FAILURE);
                 self.next = now + RETRY;
-                arrived.push(Arrived::Upf(UpfChange::Silent));
+                arrived.push(N4Arrival::Upf(UpfChange::Silent));
             }
-            Link::Silent(_, until) if now < until => self.next = now + RETRY,
-            Link::Silent(..) => self.lost(now, arrived),
-            Link::Down => {}
+            N4Association::Silent(_, until) if now < until => self.next = now + RETRY,
+            N4Association::Silent(..) => self.lost(now, arrived),
+            N4Association::Down => {}
         }
     }
 
     /// The UPF has lost its sessions, and has no association: it gets both again.
-    fn restarted(&mut self, now: Instant, arrived: &mut Vec<Arrived>) {
+    fn restarted(&mut self, now: Instant, arrived: &mut Vec<N4Arrival>) {
         self.end(UpfChange::Restarted, arrived);
         self.restored_by = Some(now + PATH_FAILURE);
         self.next = now;
     }
 
     /// The association is lost, and with it its sessions.
-    fn lost(&mut self, now: Instant, arrived: &mut Vec<Arrived>) {
+    fn lost(&mut self, now: Instant, arrived: &mut Vec<N4Arrival>) {
         self.forget_sessions(now);
         self.end(UpfChange::Lost, arrived);
         self.next = now;
@@ -482,26 +488,26 @@ impl N4 {
         self.recovery = RecoveryTimeStamp::at(now).max(later);
     }
 
-    fn end(&mut self, how: UpfChange, arrived: &mut Vec<Arrived>) {
-        self.link = Link::Down;
+    fn end(&mut self, how: UpfChange, arrived: &mut Vec<N4Arrival>) {
+        self.link = N4Association::Down;
         (self.leaving, self.restored_by) = (None, None);
         // A restarted UPF restarts its sequence numbers.
         self.answered.clear();
         self.reports.clear();
-        arrived.push(Arrived::Upf(how));
+        arrived.push(N4Arrival::Upf(how));
         self.due.clear();
         self.doubtful.clear(); // with the association, its sessions are gone (TS 29.244 §6.2.6.2.2)
         for (_, pending) in std::mem::take(&mut self.pending) {
             if let Purpose::Session { ue, to } = pending.purpose {
-                arrived.push(Arrived::Answer { ue, to, octets: None });
+                arrived.push(N4Arrival::Answer { ue, to, octets: None });
             }
         }
         let waiting = std::mem::take(&mut self.changing).into_values().flatten();
-        arrived.extend(waiting.map(|(ue, to, _)| Arrived::Answer { ue, to, octets: None }));
+        arrived.extend(waiting.map(|(ue, to, _)| N4Arrival::Answer { ue, to, octets: None }));
     }
 
     /// Repeats or gives up requests that are due, and supervises the association.
-    pub(super) fn tick(&mut self, now: Instant, out: &mut Sent, arrived: &mut Vec<Arrived>) {
+    pub(super) fn tick(&mut self, now: Instant, out: &mut OutgoingPfcp, arrived: &mut Vec<N4Arrival>) {
         self.control.tick(now);
         while let Some(&(at, sequence)) = self.due.front()
             && at <= now
@@ -520,7 +526,7 @@ impl N4 {
             let Some(pending) = self.pending.remove(&sequence) else { continue };
             match pending.purpose {
                 Purpose::Session { ue, to } => {
-                    arrived.push(Arrived::Answer { ue, to, octets: None });
+                    arrived.push(N4Arrival::Answer { ue, to, octets: None });
                     self.settled(now, &pending.octets, out);
                     self.store_doubtful(sequence, pending);
                 }
@@ -538,9 +544,9 @@ impl N4 {
         }
     }
 
-    fn keep_alive(&mut self, now: Instant, out: &mut Sent) {
+    fn keep_alive(&mut self, now: Instant, out: &mut OutgoingPfcp) {
         self.next = Instant::FAR_FUTURE; // until this one is answered or given up
-        let (purpose, message) = if self.link == Link::Down {
+        let (purpose, message) = if self.link == N4Association::Down {
             self.address_update_due = false;
             let request = AssociationSetupRequest {
                 node_id: self.node_id.into(),
@@ -571,7 +577,7 @@ impl N4 {
 
     /// Stores a request that has timed out, if it may have created or left a session. A modification is not stored: it would undo later
     /// ones.
-    fn store_doubtful(&mut self, sequence: u32, pending: Pending) {
+    fn store_doubtful(&mut self, sequence: u32, pending: PendingN4Request) {
         let kind = pending.octets.get(1).copied();
         let makes_or_ends =
             [message_type::SESSION_ESTABLISHMENT_REQUEST, message_type::SESSION_DELETION_REQUEST];

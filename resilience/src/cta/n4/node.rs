@@ -11,7 +11,7 @@ use whimbrel_pfcp::msg::{
 };
 use whimbrel_pfcp::{Frame, Message};
 
-use super::{Arrived, Link, N4, NEEDED, Sent, UpfChange};
+use super::{N4, N4Arrival, N4Association, NEEDED, OutgoingPfcp, UpfChange};
 
 /// The longest grace period of a UPF that asks for its release: its sessions move within seconds.
 const GRACE_MAX: Duration = Duration::from_secs(3600);
@@ -21,8 +21,8 @@ impl N4 {
         &mut self,
         now: Instant,
         frame: &Frame<'_>,
-        out: &mut Sent,
-        arrived: &mut Vec<Arrived>,
+        out: &mut OutgoingPfcp,
+        arrived: &mut Vec<N4Arrival>,
     ) {
         let Ok(message) = Message::parse(frame) else { return };
         let node_id = NodeId::from(self.node_id);
@@ -30,7 +30,7 @@ impl N4 {
             Message::HeartbeatRequest(m) => {
                 let answer = HeartbeatResponse { recovery_time_stamp: self.recovery };
                 out.push((self.upf, Message::from(answer).to_octets(None, frame.header.sequence)));
-                if self.link != Link::Down {
+                if self.link != N4Association::Down {
                     self.heartbeat_answered(now, m.recovery_time_stamp, out, arrived);
                 }
                 return;
@@ -41,7 +41,7 @@ impl N4 {
                 NodeReportResponse { node_id, cause: Cause::RequestAccepted, offending_ie: None }.into()
             }
             // What it asks a second time, since it was not answered, does not end what it has since (TS 29.244 §6.4).
-            Message::AssociationSetupRequest(m) if self.link == Link::Up(m.recovery_time_stamp) => {
+            Message::AssociationSetupRequest(m) if self.link == N4Association::Up(m.recovery_time_stamp) => {
                 match self.answered.iter().find(|(sequence, _)| *sequence == frame.header.sequence) {
                     Some((_, answer)) => return out.push((self.upf, answer.clone())),
                     None => self.set_up_by_upf(now, &m, arrived),
@@ -68,9 +68,9 @@ impl N4 {
         &mut self,
         now: Instant,
         m: &AssociationSetupRequest,
-        arrived: &mut Vec<Arrived>,
+        arrived: &mut Vec<N4Arrival>,
     ) -> Message {
-        if self.link != Link::Down {
+        if self.link != N4Association::Down {
             self.restarted(now, arrived);
         }
         self.pending.clear(); // our own attempt, if one was under way
@@ -95,13 +95,13 @@ impl N4 {
         &mut self,
         now: Instant,
         m: &AssociationUpdateRequest,
-        arrived: &mut Vec<Arrived>,
+        arrived: &mut Vec<N4Arrival>,
     ) -> Message {
         let cause = match self.link {
-            Link::Down => Cause::NoEstablishedPfcpAssociation,
-            Link::Up(_) | Link::Silent(..) => Cause::RequestAccepted,
+            N4Association::Down => Cause::NoEstablishedPfcpAssociation,
+            N4Association::Up(_) | N4Association::Silent(..) => Cause::RequestAccepted,
         };
-        if self.link != Link::Down {
+        if self.link != N4Association::Down {
             if let Some(features) = m.up_function_features {
                 self.fit = features.has(NEEDED);
             }
@@ -110,7 +110,7 @@ impl N4 {
                 let period = m.graceful_release_period.and_then(|p| p.seconds());
                 let grace = period.map_or(GRACE_MAX, |s| Duration::from_secs(s.into()));
                 self.leaving = Some(now + grace.min(GRACE_MAX));
-                arrived.push(Arrived::Upf(UpfChange::Leaving));
+                arrived.push(N4Arrival::Upf(UpfChange::Leaving));
             }
         }
         let node_id: NodeId = NodeId::from(self.node_id);

@@ -37,7 +37,7 @@ fn up() -> N4 {
     let response = association_answered(Cause::RequestAccepted, Some(NEEDED));
     let octets = Message::from(response).to_octets(None, sequence);
     n4.receive(Instant(1_000_001), &octets, &mut vec![], &mut arrived);
-    assert_eq!(arrived, [Arrived::Upf(UpfChange::Up)]);
+    assert_eq!(arrived, [N4Arrival::Upf(UpfChange::Up)]);
     n4
 }
 
@@ -50,7 +50,7 @@ fn an_association_is_set_up() {
     let mut n4 = N4::new(UpfId(3), [127, 0, 0, 1].into(), Instant(1_000_000));
     let (mut out, mut arrived) = (vec![], vec![]);
     let none = n4.request(Instant(1_000_000), UE, TO, request(), &mut out);
-    assert_eq!(none, Some(Arrived::Answer { ue: UE, to: TO, octets: None }));
+    assert_eq!(none, Some(N4Arrival::Answer { ue: UE, to: TO, octets: None }));
     while out.len() < 2 * usize::from(N1) {
         n4.tick(n4.next_deadline(), &mut out, &mut arrived);
     }
@@ -84,7 +84,7 @@ fn an_unanswered_request_is_repeated_unchanged_until_n1() {
         out.iter().map(|(_, o)| o).filter(|o| o[1] == message_type::SESSION_DELETION_REQUEST).collect();
     assert_eq!(sent.len(), usize::from(N1));
     assert!(sent.iter().all(|o| *o == sent[0]));
-    assert_eq!(arrived, [Arrived::Answer { ue: UE, to: TO, octets: None }]);
+    assert_eq!(arrived, [N4Arrival::Answer { ue: UE, to: TO, octets: None }]);
 }
 
 #[test] // TS 29.244 §6.2.6.3: the UPF set it up, and the answer was lost with the CTA; its recovery time stamp is what it was
@@ -98,8 +98,8 @@ fn a_upf_that_knows_of_no_association_is_asked_for_one() {
     let refusal = Message::from(refusal).to_octets(Some(Seid(0)), sequence);
     out.clear();
     n4.receive(Instant(2_000_100), &refusal, &mut out, &mut arrived);
-    let answer = Arrived::Answer { ue: UE, to: TO, octets: Some(refusal) };
-    assert_eq!(arrived, [answer, Arrived::Upf(UpfChange::Lost)]);
+    let answer = N4Arrival::Answer { ue: UE, to: TO, octets: Some(refusal) };
+    assert_eq!(arrived, [answer, N4Arrival::Upf(UpfChange::Lost)]);
     n4.tick(n4.next_deadline(), &mut out, &mut arrived);
     assert_eq!(types(&out), [message_type::ASSOCIATION_SETUP_REQUEST]);
     // A UPF that has sessions still would keep them for an SMF that started when this one did; and it asks whether it has restarted.
@@ -132,7 +132,7 @@ fn a_upf_that_keeps_sessions_unasked_is_asked_again_with_a_later_stamp() {
             let mut response = association_answered(Cause::RequestAccepted, Some(NEEDED));
             response.pfcpasrsp_flags = keeps.then_some(SetupFlags::PSREI);
             let (_, arrived) = says(&mut n4, 1_000_000, response, frame.header.sequence);
-            let up: &[Arrived] = &[Arrived::Upf(UpfChange::Up)];
+            let up: &[N4Arrival] = &[N4Arrival::Upf(UpfChange::Up)];
             assert_eq!(arrived, if stamps.len() == 1 { &[] } else { up });
         }
         assert!(stamps[1] > stamps[0] && n4.is_up(), "{stamps:?}");
@@ -181,19 +181,19 @@ fn changes_of_a_session_wait_for_each_other() {
     assert_eq!((next[1], changed_session(&next)), (sent[0][1], Some(Seid(5))));
     arrived.clear();
     n4.receive(Instant(2_000_002), &answer(sequence(&next)), &mut out, &mut arrived);
-    assert!(matches!(arrived[..], [Arrived::Answer { to, .. }] if to == second));
+    assert!(matches!(arrived[..], [N4Arrival::Answer { to, .. }] if to == second));
     arrived.clear();
     // One that is given up lets the next one go, and with the association all end.
     n4.request(Instant(3_000_000), UE, TO, change(5), &mut out);
     n4.request(Instant(3_000_000), UE, second, change(5), &mut out);
     n4.request(Instant(3_000_000), UE, second, change(5), &mut out);
-    while !arrived.contains(&Arrived::Answer { ue: UE, to: TO, octets: None }) {
+    while !arrived.contains(&N4Arrival::Answer { ue: UE, to: TO, octets: None }) {
         n4.tick(n4.next_deadline(), &mut out, &mut arrived);
     }
     assert_eq!(out.iter().filter(|(_, o)| changed_session(o) == Some(Seid(5))).count(), usize::from(N1) + 1);
     arrived.clear();
     n4.release(Instant(9_000_000), &mut out, &mut arrived);
-    let unanswered = Arrived::Answer { ue: UE, to: second, octets: None };
+    let unanswered = N4Arrival::Answer { ue: UE, to: second, octets: None };
     assert_eq!(arrived.iter().filter(|a| **a == unanswered).count(), 2);
 }
 
@@ -207,7 +207,7 @@ fn an_answer_reaches_its_ue_once() {
     let octets = Message::from(response).to_octets(Some(UE.seid(1, 7)), sequence);
     n4.receive(Instant(3), &octets, &mut out, &mut arrived);
     n4.receive(Instant(4), &octets, &mut out, &mut arrived);
-    assert_eq!(arrived, [Arrived::Answer { ue: UE, to: TO, octets: Some(octets) }]);
+    assert_eq!(arrived, [N4Arrival::Answer { ue: UE, to: TO, octets: Some(octets) }]);
 }
 
 #[test] // TS 23.527 §4.3.2
@@ -218,7 +218,7 @@ fn another_recovery_time_stamp_means_that_sessions_are_to_be_restored() {
     let sequence = Frame::parse(&out[0].1).unwrap().header.sequence;
     let beat = HeartbeatResponse { recovery_time_stamp: RecoveryTimeStamp(10) };
     n4.receive(Instant(3), &Message::from(beat).to_octets(None, sequence), &mut out, &mut arrived);
-    assert_eq!(arrived, [Arrived::Upf(UpfChange::Restarted)]);
+    assert_eq!(arrived, [N4Arrival::Upf(UpfChange::Restarted)]);
     assert!(!n4.is_up());
     // A UPF that grants no association in time gets none of them.
     let (mut now, mut late) = (Instant(3), vec![]);
@@ -226,7 +226,7 @@ fn another_recovery_time_stamp_means_that_sessions_are_to_be_restored() {
         now = n4.next_deadline();
         n4.tick(now, &mut out, &mut late);
     }
-    assert_eq!((late, now), (vec![Arrived::Upf(UpfChange::Lost)], Instant(3) + PATH_FAILURE));
+    assert_eq!((late, now), (vec![N4Arrival::Upf(UpfChange::Lost)], Instant(3) + PATH_FAILURE));
     let more = (0..9).flat_map(|_| {
         let mut more = vec![];
         n4.tick(n4.next_deadline(), &mut out, &mut more);
@@ -245,12 +245,12 @@ fn garbage_is_ignored() {
 }
 
 /// The requests that the UPF gets in the end, by message type.
-fn types(out: &Sent) -> Vec<u8> {
+fn types(out: &OutgoingPfcp) -> Vec<u8> {
     out.iter().map(|(_, o)| o[1]).collect()
 }
 
 /// The UPF sends this.
-fn says(n4: &mut N4, now: u64, m: impl Into<Message>, sequence: u32) -> (Sent, Vec<Arrived>) {
+fn says(n4: &mut N4, now: u64, m: impl Into<Message>, sequence: u32) -> (OutgoingPfcp, Vec<N4Arrival>) {
     let (mut out, mut arrived) = (vec![], vec![]);
     let m: Message = m.into();
     n4.receive(Instant(now), &m.to_octets(None, sequence), &mut out, &mut arrived);
@@ -258,7 +258,7 @@ fn says(n4: &mut N4, now: u64, m: impl Into<Message>, sequence: u32) -> (Sent, V
 }
 
 /// Lets heartbeats go unanswered until something comes of it.
-fn silence(n4: &mut N4) -> (Instant, Vec<Arrived>) {
+fn silence(n4: &mut N4) -> (Instant, Vec<N4Arrival>) {
     let (mut out, mut arrived) = (vec![], vec![]);
     loop {
         let now = n4.next_deadline();
@@ -274,18 +274,18 @@ fn a_path_that_comes_back() {
     let mut n4 = up();
     let (mut out, mut arrived) = (vec![], vec![]);
     let (now, silent) = silence(&mut n4);
-    assert_eq!(silent, [Arrived::Upf(UpfChange::Silent)]);
+    assert_eq!(silent, [N4Arrival::Upf(UpfChange::Silent)]);
     assert!(!n4.state().usable, "new sessions go elsewhere");
     assert_eq!(n4.request(now, UE, TO, request(), &mut out), None, "its own may get through");
     let (now, given_up) = silence(&mut n4);
-    assert_eq!(given_up, [Arrived::Answer { ue: UE, to: TO, octets: None }]);
+    assert_eq!(given_up, [N4Arrival::Answer { ue: UE, to: TO, octets: None }]);
     let asked = out.pop().unwrap();
     n4.tick(n4.next_deadline(), &mut out, &mut arrived);
     let beat = out.iter().rfind(|(_, o)| o[1] == message_type::HEARTBEAT_REQUEST).unwrap();
     let sequence = Frame::parse(&beat.1).unwrap().header.sequence;
     let beat = HeartbeatResponse { recovery_time_stamp: RecoveryTimeStamp(9) };
     let (out, arrived) = says(&mut n4, now.0 + 1_000_000, beat, sequence);
-    assert_eq!((out, arrived), (vec![asked], vec![Arrived::Upf(UpfChange::Back)]));
+    assert_eq!((out, arrived), (vec![asked], vec![N4Arrival::Upf(UpfChange::Back)]));
     assert!(n4.is_up() && n4.state().usable);
 }
 
@@ -295,7 +295,7 @@ fn a_path_that_sbfd_finds_failed_is_silent_until_a_heartbeat_is_answered() {
     let (mut out, mut arrived) = (vec![], vec![]);
     let now = Instant(1_500_000);
     n4.path_failed(now, &mut arrived);
-    assert_eq!(arrived, [Arrived::Upf(UpfChange::Silent)]);
+    assert_eq!(arrived, [N4Arrival::Upf(UpfChange::Silent)]);
     assert!(!n4.state().usable, "new sessions go elsewhere");
     n4.path_failed(now, &mut arrived);
     assert_eq!(arrived.len(), 1, "it is reported once");
@@ -306,11 +306,11 @@ fn a_path_that_sbfd_finds_failed_is_silent_until_a_heartbeat_is_answered() {
     let sequence = Frame::parse(&out[0].1).unwrap().header.sequence;
     let beat = HeartbeatResponse { recovery_time_stamp: RecoveryTimeStamp(9) };
     let (_, arrived) = says(&mut n4, now.0 + 1_000, beat, sequence);
-    assert_eq!(arrived, [Arrived::Upf(UpfChange::Back)]);
+    assert_eq!(arrived, [N4Arrival::Upf(UpfChange::Back)]);
     // Without an answer the sessions are lost after the time that the operator has, as ever.
     n4.path_failed(Instant(2_000_000), &mut vec![]);
     let (lost_at, lost) = silence(&mut n4);
-    assert_eq!(lost, [Arrived::Upf(UpfChange::Lost)]);
+    assert_eq!(lost, [N4Arrival::Upf(UpfChange::Lost)]);
     assert!(lost_at.since(Instant(2_000_000)) >= PATH_FAILURE);
 }
 
@@ -319,9 +319,9 @@ fn a_path_that_stays_away() {
     let mut n4 = up();
     let (began, _) = silence(&mut n4);
     let (now, lost) = silence(&mut n4);
-    assert_eq!(lost, [Arrived::Upf(UpfChange::Lost)]);
+    assert_eq!(lost, [N4Arrival::Upf(UpfChange::Lost)]);
     assert!(now.since(began) >= PATH_FAILURE && now.since(began) < PATH_FAILURE * 2);
-    assert_eq!(n4.link, Link::Down);
+    assert_eq!(n4.link, N4Association::Down);
 }
 
 #[test] // TS 29.244 §6.2.6.3, TS 23.502 §4.4.3.1: the UPF may set the association up; what stood before is over
@@ -337,13 +337,13 @@ fn an_association_set_up_by_the_upf() {
         alternative_smf_ip_addresses: Vec::new(),
     };
     let (out, arrived) = says(&mut n4, 2_000_000, set_up(Some(NEEDED)), 1);
-    assert_eq!(arrived, [Arrived::Upf(UpfChange::Up)]);
+    assert_eq!(arrived, [N4Arrival::Upf(UpfChange::Up)]);
     let answer = Message::parse(&Frame::parse(&out[0].1).unwrap()).unwrap();
     assert!(matches!(answer, Message::AssociationSetupResponse(m) if m.cause.is_accepted()));
     // What it asks again, since the answer was lost, is answered as before (TS 29.244 §6.4).
     assert_eq!(says(&mut n4, 2_500_000, set_up(Some(NEEDED)), 1), (out, vec![]));
     let (_, arrived) = says(&mut n4, 3_000_000, set_up(None), 2);
-    assert_eq!(arrived, [Arrived::Upf(UpfChange::Restarted), Arrived::Upf(UpfChange::Unfit)]);
+    assert_eq!(arrived, [N4Arrival::Upf(UpfChange::Restarted), N4Arrival::Upf(UpfChange::Unfit)]);
     assert!(!n4.state().usable, "it would choose neither tunnels nor addresses");
 }
 
@@ -374,7 +374,7 @@ fn an_association_updated_by_the_upf() {
 
 #[test] // TS 29.244 §5.22.2, §6.2.7.2: a UPF gets the alternative SMF addresses, now and when it comes back
 fn alternative_smf_addresses_are_sent() {
-    let addresses = |out: &Sent| -> Vec<AlternativeSmfIpAddress> {
+    let addresses = |out: &OutgoingPfcp| -> Vec<AlternativeSmfIpAddress> {
         let all = out.iter().map(|(_, o)| Message::parse(&Frame::parse(o).unwrap()).unwrap());
         all.flat_map(|m| match m {
             Message::AssociationSetupRequest(m) => m.alternative_smf_ip_addresses,
@@ -442,7 +442,7 @@ fn a_release_asked_by_the_upf() {
         alternative_smf_ip_addresses: Vec::new(),
     };
     let (_, arrived) = says(&mut n4, 2_000_000, ask.clone(), 1);
-    assert_eq!(arrived, [Arrived::Upf(UpfChange::Leaving)]);
+    assert_eq!(arrived, [N4Arrival::Upf(UpfChange::Leaving)]);
     assert!(n4.is_up() && !n4.state().usable);
     assert_eq!(n4.leaving(), Some(Instant(62_000_000)));
     let (_, again) = says(&mut n4, 3_000_000, ask, 2);
@@ -451,7 +451,7 @@ fn a_release_asked_by_the_upf() {
     let (mut out, mut arrived) = (vec![], vec![]);
     n4.release(Instant(4_000_000), &mut out, &mut arrived);
     assert_eq!(types(&out), [message_type::ASSOCIATION_RELEASE_REQUEST]);
-    assert_eq!(arrived, [Arrived::Upf(UpfChange::Released)]);
+    assert_eq!(arrived, [N4Arrival::Upf(UpfChange::Released)]);
     let sequence = Frame::parse(&out[0].1).unwrap().header.sequence;
     let node_id = NodeId::Ipv4([127, 0, 0, 2].into());
     says(&mut n4, 5_000_000, AssociationReleaseResponse { node_id, cause: Cause::RequestAccepted }, sequence);

@@ -8,8 +8,8 @@ use whimbrel_ids::{AmfUeNgapId, Instant, RanUeNgapId};
 
 /// What the CTA stores of one UE. Most UEs are idle: what only others have is in a box.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(from = "StoredEntry", into = "StoredEntry")]
-pub(super) struct Entry {
+#[serde(from = "StoredUeRecord", into = "StoredUeRecord")]
+pub(super) struct UeRecord {
     pub(super) clock: u64,
     pub(super) time: Instant,
     /// [`Instant::FAR_FUTURE`]: none.
@@ -18,10 +18,10 @@ pub(super) struct Entry {
     pub(super) former_until: Instant,
     /// Digest of the message that began its connection.
     pub(super) first: u64,
-    pub(super) radio: Radio,
+    pub(super) radio: BoxedAtGnb,
     /// The gNBs of its former connections.
-    pub(super) left: Left,
-    /// The association of its last message; [`Left::NONE`]: none.
+    pub(super) left: FormerGnbs,
+    /// The association of its last message; [`FormerGnbs::NONE`]: none.
     pub(super) heard_on: AssociationId,
     /// The downlink NAS COUNT that was used last; [`NO_COUNT`]: none.
     pub(super) downlink_count: u32,
@@ -44,7 +44,7 @@ pub(super) struct Entry {
 /// No NAS COUNT: these have 24 bits.
 pub(super) const NO_COUNT: u32 = u32::MAX;
 
-const _: () = assert!(size_of::<Entry>() <= 88, "what an idle UE takes");
+const _: () = assert!(size_of::<UeRecord>() <= 88, "what an idle UE takes");
 
 /// What the CTA stores of a UE that is at a gNB, or is not authenticated yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,9 +62,9 @@ pub(super) struct AtGnb {
 
 /// An [`AtGnb`], without memory while all of it is absent.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Radio(Option<Box<AtGnb>>);
+pub(super) struct BoxedAtGnb(Option<Box<AtGnb>>);
 
-impl Radio {
+impl BoxedAtGnb {
     pub(super) const NOWHERE: AtGnb =
         AtGnb { unauthenticated_at: None, at: None, target: None, made: None, elsewhere: None };
 
@@ -73,7 +73,7 @@ impl Radio {
     }
 }
 
-impl Deref for Radio {
+impl Deref for BoxedAtGnb {
     type Target = AtGnb;
 
     fn deref(&self) -> &AtGnb {
@@ -81,7 +81,7 @@ impl Deref for Radio {
     }
 }
 
-impl DerefMut for Radio {
+impl DerefMut for BoxedAtGnb {
     fn deref_mut(&mut self) -> &mut AtGnb {
         self.0.get_or_insert_with(|| Self::NOWHERE.into())
     }
@@ -89,9 +89,9 @@ impl DerefMut for Radio {
 
 /// The gNBs of a UE's former connections, the newest first: their messages may still arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Left([AssociationId; LEFT_MAX]);
+pub(super) struct FormerGnbs([AssociationId; LEFT_MAX]);
 
-impl Left {
+impl FormerGnbs {
     /// The mark of no association.
     pub(super) const NONE: AssociationId = AssociationId(u32::MAX);
 
@@ -106,7 +106,7 @@ impl Left {
     }
 }
 
-impl Default for Left {
+impl Default for FormerGnbs {
     fn default() -> Self {
         Self([Self::NONE; LEFT_MAX])
     }
@@ -114,7 +114,7 @@ impl Default for Left {
 
 /// An entry as a CTA replica gets it.
 #[derive(Serialize, Deserialize)]
-struct StoredEntry {
+struct StoredUeRecord {
     generation: u16,
     connection: u16,
     tmsi_tag: u8,
@@ -137,8 +137,8 @@ struct StoredEntry {
     deadline: Option<Instant>,
 }
 
-impl From<Entry> for StoredEntry {
-    fn from(e: Entry) -> Self {
+impl From<UeRecord> for StoredUeRecord {
+    fn from(e: UeRecord) -> Self {
         let AtGnb { unauthenticated_at, at, target, made, elsewhere } = *e.radio;
         Self {
             generation: e.generation,
@@ -156,7 +156,7 @@ impl From<Entry> for StoredEntry {
             heard_on: e.heard_on(),
             stream: e.stream,
             elsewhere,
-            left: e.left.0.map(|association| Some(association).filter(|a| *a != Left::NONE)),
+            left: e.left.0.map(|association| Some(association).filter(|a| *a != FormerGnbs::NONE)),
             downlink_count: e.downlink_count(),
             clock: e.clock,
             time: e.time,
@@ -165,8 +165,8 @@ impl From<Entry> for StoredEntry {
     }
 }
 
-impl From<StoredEntry> for Entry {
-    fn from(e: StoredEntry) -> Self {
+impl From<StoredUeRecord> for UeRecord {
+    fn from(e: StoredUeRecord) -> Self {
         let (unauthenticated_at, at, target) = (e.unauthenticated_at, e.at, e.target);
         let held = AtGnb { unauthenticated_at, at, target, made: e.made, elsewhere: e.elsewhere };
         Self {
@@ -176,9 +176,9 @@ impl From<StoredEntry> for Entry {
             former: e.former.0,
             former_until: e.former.1,
             first: e.first,
-            radio: Radio((held != Radio::NOWHERE).then(|| held.into())),
-            left: Left(e.left.map(|association| association.unwrap_or(Left::NONE))),
-            heard_on: e.heard_on.unwrap_or(Left::NONE),
+            radio: BoxedAtGnb((held != BoxedAtGnb::NOWHERE).then(|| held.into())),
+            left: FormerGnbs(e.left.map(|association| association.unwrap_or(FormerGnbs::NONE))),
+            heard_on: e.heard_on.unwrap_or(FormerGnbs::NONE),
             downlink_count: e.downlink_count.unwrap_or(NO_COUNT),
             generation: e.generation,
             connection: e.connection,
@@ -206,7 +206,7 @@ pub(super) struct Elsewhere {
     pub(super) before: u64,
 }
 
-impl Entry {
+impl UeRecord {
     /// One that no UE has had.
     pub(super) fn vacant() -> Self {
         Self {
@@ -216,9 +216,9 @@ impl Entry {
             former: 0,
             former_until: Instant::ZERO,
             first: 0,
-            radio: Radio::default(),
-            left: Left::default(),
-            heard_on: Left::NONE,
+            radio: BoxedAtGnb::default(),
+            left: FormerGnbs::default(),
+            heard_on: FormerGnbs::NONE,
             downlink_count: NO_COUNT,
             generation: 0,
             connection: 0,
@@ -236,7 +236,7 @@ impl Entry {
     }
 
     pub(super) fn heard_on(&self) -> Option<AssociationId> {
-        Some(self.heard_on).filter(|association| *association != Left::NONE)
+        Some(self.heard_on).filter(|association| *association != FormerGnbs::NONE)
     }
 
     pub(super) fn downlink_count(&self) -> Option<u32> {

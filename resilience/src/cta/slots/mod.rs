@@ -12,7 +12,7 @@ mod deadlines;
 mod entry;
 
 use deadlines::Deadlines;
-use entry::{AtGnb, Elsewhere, Entry, LEFT_MAX, Left, NO_COUNT, Radio};
+use entry::{AtGnb, BoxedAtGnb, Elsewhere, FormerGnbs, LEFT_MAX, NO_COUNT, UeRecord};
 
 /// Deadlines that are searched for a rejected UE: in a flood of them the first is one, and a search in vain costs less than the answer to
 /// the message that causes it.
@@ -20,8 +20,8 @@ const REJECTED_SEARCHED_MAX: usize = 16;
 
 /// Slots, found by index; free ones are reused oldest first, so that a late message meets a stale generation.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Slots {
-    entries: SlotTable<Entry>,
+pub(super) struct UeSlots {
+    entries: SlotTable<UeRecord>,
     free: std::collections::VecDeque<u32>,
     deadlines: Deadlines,
     /// Connections by the gNB's names of them: a gNB has one connection of a name (TS 38.413 §9.3.3.2).
@@ -72,7 +72,7 @@ pub(super) struct StoredSlot {
     pub(super) stream: u16,
 }
 
-impl Slots {
+impl UeSlots {
     pub(super) fn new(tmsi_key: &[u8; 16]) -> Self {
         Self {
             entries: SlotTable::default(),
@@ -94,7 +94,7 @@ impl Slots {
     /// What is stored of a UE's slot.
     pub(super) fn stored(&self, ue: UeId) -> Option<StoredSlot> {
         let e = self.entries.get(ue.slot as usize).filter(|e| e.used && e.generation == ue.generation)?;
-        let Entry { connection, tmsi_tag, stream, .. } = *e;
+        let UeRecord { connection, tmsi_tag, stream, .. } = *e;
         Some(StoredSlot { ue, connection, tmsi_tag, downlink_count: e.downlink_count(), stream })
     }
 
@@ -114,9 +114,9 @@ impl Slots {
         // A gNB may have a connection of the UE that is newer than its stored state: its AMF-UE-NGAP-ID is not given again.
         let connection = if exact { connection } else { connection.wrapping_add(CONNECTIONS_SKIPPED) };
         while self.entries.len() <= ue.slot as usize {
-            self.entries.push(Entry::vacant());
+            self.entries.push(UeRecord::vacant());
         }
-        self.entries[ue.slot as usize] = Entry {
+        self.entries[ue.slot as usize] = UeRecord {
             generation: ue.generation,
             connection,
             former: connection,
@@ -127,7 +127,7 @@ impl Slots {
             downlink_count: downlink_count.filter(|_| exact).unwrap_or(NO_COUNT),
             clock,
             stream,
-            ..Entry::vacant()
+            ..UeRecord::vacant()
         };
     }
 
@@ -185,7 +185,7 @@ impl Slots {
                 if slot >= ues_max.min(UeId::SLOTS) {
                     return None;
                 }
-                self.entries.push(Entry::vacant());
+                self.entries.push(UeRecord::vacant());
                 slot
             }
         };
@@ -195,9 +195,9 @@ impl Slots {
         e.generation = e.generation.wrapping_add(1);
         (e.former, e.former_until) = (e.connection, e.time);
         let AtGnb { elsewhere, .. } = *e.radio;
-        *e.radio = AtGnb { unauthenticated_at: Some(association), elsewhere, ..Radio::NOWHERE };
-        (e.clock, e.heard_on) = (0, Left::NONE);
-        (e.upfs, e.left, e.downlink_count) = (UpfSet::default(), Left::default(), NO_COUNT);
+        *e.radio = AtGnb { unauthenticated_at: Some(association), elsewhere, ..BoxedAtGnb::NOWHERE };
+        (e.clock, e.heard_on) = (0, FormerGnbs::NONE);
+        (e.upfs, e.left, e.downlink_count) = (UpfSet::default(), FormerGnbs::default(), NO_COUNT);
         let generation = e.generation;
         self.unauthenticated_ues += 1;
         *self.unauthenticated_ues_on.entry(association).or_default() += 1;
@@ -271,7 +271,7 @@ impl Slots {
         self.coming.extend(after.map(|association| (association, slot)));
     }
 
-    fn entry(&mut self, ue: UeId) -> Option<&mut Entry> {
+    fn entry(&mut self, ue: UeId) -> Option<&mut UeRecord> {
         self.entries.get_mut(ue.slot as usize).filter(|e| e.used && e.generation == ue.generation)
     }
 
@@ -371,7 +371,7 @@ impl Slots {
 
     /// The target gNB has made a context for the UE.
     pub(super) fn made(&mut self, ue: UeId, ours: AmfUeNgapId, theirs: RanUeNgapId) {
-        let is_target = |e: &&mut Entry| e.radio.target.is_some_and(|t| t.amf_ue_ngap_id == ours);
+        let is_target = |e: &&mut UeRecord| e.radio.target.is_some_and(|t| t.amf_ue_ngap_id == ours);
         if let Some(e) = self.entry(ue).filter(is_target) {
             e.radio.made = Some((ours, theirs));
         }
@@ -598,7 +598,7 @@ mod tests {
 
     #[test] // TS 38.413 §9.3.3.2
     fn a_ue_is_found_by_the_gnbs_name_of_its_connection_while_it_has_that_connection() {
-        let mut s = Slots::new(&[1; 16]);
+        let mut s = UeSlots::new(&[1; 16]);
         let (a, b) = (s.allocate(2, GNB).unwrap(), s.allocate(2, GNB).unwrap());
         let (name, other) = (RanUeNgapId(1), AssociationId(8));
         s.note(a, 1, &batch(Some((GNB, name)), None, false, None));
@@ -616,7 +616,7 @@ mod tests {
 
     #[test]
     fn unauthenticated_ues_are_counted_for_the_gnb_that_brought_them() {
-        let mut s = Slots::new(&[1; 16]);
+        let mut s = UeSlots::new(&[1; 16]);
         let (a, b) = (s.allocate(2, GNB).unwrap(), s.allocate(2, AssociationId(8)).unwrap());
         assert_eq!((s.unauthenticated_ues(), s.unauthenticated_ues_on(GNB)), (2, 1));
         s.note(a, 1, &batch(None, None, true, None));
@@ -630,7 +630,7 @@ mod tests {
 
     #[test]
     fn a_ue_is_found_by_tmsi_and_by_connection() {
-        let mut s = Slots::new(&[1; 16]);
+        let mut s = UeSlots::new(&[1; 16]);
         let a = s.allocate(10, GNB).unwrap();
         let b = s.allocate(10, GNB).unwrap();
         let tmsi = s.tmsi(b);
@@ -645,7 +645,7 @@ mod tests {
 
     #[test]
     fn messages_of_a_former_connection_do_not_reach_the_next_ue_of_the_slot() {
-        let mut s = Slots::new(&[1; 16]);
+        let mut s = UeSlots::new(&[1; 16]);
         let a = s.allocate(1, GNB).unwrap();
         let of_a = s.new_connection(a).unwrap();
         s.stamp(a, Instant(5_000_000)).unwrap();
@@ -669,7 +669,7 @@ mod tests {
 
     #[test]
     fn a_reused_slot_is_not_found_by_its_former_ue_id() {
-        let mut s = Slots::new(&[1; 16]);
+        let mut s = UeSlots::new(&[1; 16]);
         let a = s.allocate(1, GNB).unwrap();
         assert_eq!(s.allocate(1, GNB), None, "the limit holds");
         s.release(a, Instant::ZERO);
@@ -683,7 +683,7 @@ mod tests {
 
     #[test]
     fn time_of_one_ue_strictly_increases() {
-        let mut s = Slots::new(&[1; 16]);
+        let mut s = UeSlots::new(&[1; 16]);
         let a = s.allocate(1, GNB).unwrap();
         let (_, first) = s.stamp(a, Instant(5)).unwrap();
         let (_, second) = s.stamp(a, Instant(5)).unwrap();
@@ -692,7 +692,7 @@ mod tests {
 
     #[test]
     fn deadlines_come_due_in_order_and_once() {
-        let mut s = Slots::new(&[1; 16]);
+        let mut s = UeSlots::new(&[1; 16]);
         let (a, b) = (s.allocate(2, GNB).unwrap(), s.allocate(2, GNB).unwrap());
         s.note(a, 1, &batch(None, None, true, Some(Instant(20))));
         s.note(b, 1, &batch(None, None, true, Some(Instant(10))));
@@ -705,7 +705,7 @@ mod tests {
 
     #[test] // TS 38.412 §7: both directions keep to the stream that the gNB chose, also of a gNB to which the UE moves
     fn the_stream_of_a_gnb_that_asks_for_the_ue() {
-        let mut s = Slots::new(&[1; 16]);
+        let mut s = UeSlots::new(&[1; 16]);
         let a = s.allocate(1, GNB).unwrap();
         let (source, target) = (AssociationId(1), AssociationId(2));
         let name = RanUeNgapId(4);

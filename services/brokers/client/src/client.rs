@@ -20,7 +20,7 @@ use tokio_rustls::rustls::{self, CertificateError, ClientConfig};
 use whimbrel_open::id::Domain;
 use whimbrel_open::usage::DeliveryAnswer;
 
-use crate::veil::Place;
+use crate::veil::TlsEndpoint;
 use crate::{ATTACH_PATH, MEDIA_TYPE, USAGE_PATH};
 
 /// Brokers to which connections are kept. Past this, the one that was used least recently is closed.
@@ -157,7 +157,7 @@ impl Client {
     pub async fn post(
         &self,
         path: (&str, usize),
-        to: &Place,
+        to: &TlsEndpoint,
         octets: &[u8],
         within: Duration,
     ) -> Result<Vec<u8>, AskError> {

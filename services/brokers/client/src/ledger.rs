@@ -27,19 +27,19 @@ const LAYOUT: &str = "
 ";
 
 /// The ledger in one file.
-pub struct Ledger {
+pub struct LedgerFile {
     db: Connection,
 }
 
-impl core::fmt::Debug for Ledger {
+impl core::fmt::Debug for LedgerFile {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("Ledger(…)")
+        f.write_str("LedgerFile(…)")
     }
 }
 
 /// What a statement comes to, as the operator sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckedStatement {
     /// Number of receipts.
     pub lines: usize,
     /// Sum of the receipts.
@@ -48,7 +48,7 @@ pub struct Checked {
     pub missing: usize,
 }
 
-impl Ledger {
+impl LedgerFile {
     /// Opens the file, or creates it. Errors: one sentence.
     pub fn open(path: &Path) -> Result<Self, String> {
         let failed = |e: rusqlite::Error| format!("the ledger {} cannot be opened: {e}", path.display());
@@ -151,7 +151,7 @@ impl Ledger {
     /// Checks a statement, whose signatures the caller has verified, against what this operator has sent and received: each receipt is
     /// for a report of its own, with the octets of that report and the amount of the granted price. Errors: one sentence that names the
     /// first line that is wrong.
-    pub fn check(&self, statement: &Statement) -> Result<Checked, String> {
+    pub fn check(&self, statement: &Statement) -> Result<CheckedStatement, String> {
         let own = self.receipts(&statement.broker)?;
         let first = statement.lines.first().map_or(u64::MAX, |l| l.receipt.serial);
         let mut check = ReceiptCheck::default();
@@ -167,6 +167,6 @@ impl Ledger {
         }
         let last = statement.lines.last().map_or(0, |l| l.receipt.serial);
         let missing = own.iter().filter(|r| r.receipt.serial > last).count();
-        Ok(Checked { lines: statement.lines.len(), totals: statement.totals, missing })
+        Ok(CheckedStatement { lines: statement.lines.len(), totals: statement.totals, missing })
     }
 }

@@ -19,9 +19,9 @@ const LOGGED_EVERY: Duration = Duration::from_secs(60);
 
 /// The network prefix that a peer is counted under: an IPv4 address, or the /64 of an IPv6 address, of which one host may use any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Prefix(IpAddr);
+pub struct PeerPrefix(IpAddr);
 
-impl Prefix {
+impl PeerPrefix {
     /// A number that no other prefix has: no IPv6 address that is in use begins with 32 zeros.
     pub fn number(self) -> u64 {
         match self.0 {
@@ -39,7 +39,7 @@ impl Prefix {
     }
 }
 
-impl fmt::Display for Prefix {
+impl fmt::Display for PeerPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             IpAddr::V4(four) => write!(f, "{four}"),
@@ -69,7 +69,7 @@ struct SlotTable<S> {
 }
 
 /// The connections of one listener.
-pub struct Slots<S>(Arc<ListenerSlots<S>>);
+pub struct ConnectionSlots<S>(Arc<ListenerSlots<S>>);
 
 struct ListenerSlots<S> {
     listener: &'static str,
@@ -85,13 +85,13 @@ impl<S> ListenerSlots<S> {
 }
 
 /// The place of one connection; dropping it gives the place back.
-pub struct Slot<S: Copy + Ord> {
+pub struct ConnectionSlot<S: Copy + Ord> {
     inner: Arc<ListenerSlots<S>>,
     number: u64,
     revoked: oneshot::Receiver<()>,
 }
 
-impl<S: Copy + Ord + fmt::Display> Slots<S> {
+impl<S: Copy + Ord + fmt::Display> ConnectionSlots<S> {
     /// No connection yet. `listener` is its name in the log.
     pub fn new(listener: &'static str, bounds: SlotBounds) -> Self {
         let table = SlotTable {
@@ -106,7 +106,7 @@ impl<S: Copy + Ord + fmt::Display> Slots<S> {
     }
 
     /// A place for a new connection of this source, for which another one may have to end.
-    pub fn take(&self, source: S) -> Slot<S> {
+    pub fn take(&self, source: S) -> ConnectionSlot<S> {
         let SlotBounds { total, share } = self.0.bounds;
         let mut table = self.0.table();
         let own = table.of_source.get(&source).map_or(0, BTreeSet::len);
@@ -126,7 +126,7 @@ impl<S: Copy + Ord + fmt::Display> Slots<S> {
         let (sender, revoked) = oneshot::channel();
         table.open.insert(number, (source, sender));
         table.of_source.entry(source).or_default().insert(number);
-        Slot { inner: self.0.clone(), number, revoked }
+        ConnectionSlot { inner: self.0.clone(), number, revoked }
     }
 
     fn log(&self, table: &mut SlotTable<S>, victim: S) {
@@ -186,7 +186,7 @@ impl<S: Copy + Ord> SlotTable<S> {
     }
 }
 
-impl<S: Copy + Ord> Slot<S> {
+impl<S: Copy + Ord> ConnectionSlot<S> {
     /// Ends when the connection has to be closed for another one.
     pub async fn revoked(&mut self) {
         // The sender is dropped, not used.
@@ -194,28 +194,28 @@ impl<S: Copy + Ord> Slot<S> {
     }
 }
 
-impl<S: Copy + Ord> Drop for Slot<S> {
+impl<S: Copy + Ord> Drop for ConnectionSlot<S> {
     fn drop(&mut self) {
         self.inner.table().remove(self.number);
         self.inner.ended.notify_one();
     }
 }
 
-impl<S> Clone for Slots<S> {
+impl<S> Clone for ConnectionSlots<S> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<S> fmt::Debug for Slots<S> {
+impl<S> fmt::Debug for ConnectionSlots<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Slots({})", self.0.table().open.len())
+        write!(f, "ConnectionSlots({})", self.0.table().open.len())
     }
 }
 
-impl<S: Copy + Ord> fmt::Debug for Slot<S> {
+impl<S: Copy + Ord> fmt::Debug for ConnectionSlot<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Slot({})", self.number)
+        write!(f, "ConnectionSlot({})", self.number)
     }
 }
 
@@ -223,11 +223,11 @@ impl<S: Copy + Ord> fmt::Debug for Slot<S> {
 mod tests {
     use super::*;
 
-    fn prefix(text: &str) -> Prefix {
-        Prefix::of(text.parse().unwrap())
+    fn prefix(text: &str) -> PeerPrefix {
+        PeerPrefix::of(text.parse().unwrap())
     }
 
-    fn is_revoked(slot: &mut Slot<Prefix>) -> bool {
+    fn is_revoked(slot: &mut ConnectionSlot<PeerPrefix>) -> bool {
         !matches!(slot.revoked.try_recv(), Err(oneshot::error::TryRecvError::Empty))
     }
 
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn the_oldest_connection_of_the_largest_source_ends_for_a_new_one() {
-        let slots = Slots::new("test", SlotBounds { total: 4, share: 3 });
+        let slots = ConnectionSlots::new("test", SlotBounds { total: 4, share: 3 });
         let (greedy, modest, newcomer) = (prefix("192.0.2.1"), prefix("192.0.2.2"), prefix("192.0.2.3"));
         let mut first = slots.take(modest);
         let mut of_greedy: Vec<_> = (0..3).map(|_| slots.take(greedy)).collect();
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_source_has_no_more_than_its_share_of_an_empty_table() {
-        let slots = Slots::new("test", SlotBounds { total: 100, share: 2 });
+        let slots = ConnectionSlots::new("test", SlotBounds { total: 100, share: 2 });
         let mut all: Vec<_> = (0..5).map(|_| slots.take(prefix("2001:db8::1"))).collect();
         assert_eq!(all.iter_mut().map(is_revoked).collect::<Vec<_>>(), [true, true, true, false, false]);
         all.clear();
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn an_ended_connection_gives_its_place_back() {
-        let slots = Slots::new("test", SlotBounds { total: 1, share: 1 });
+        let slots = ConnectionSlots::new("test", SlotBounds { total: 1, share: 1 });
         drop(slots.take(prefix("192.0.2.1")));
         let mut kept = slots.take(prefix("192.0.2.2"));
         assert!(!is_revoked(&mut kept) && slots.closed() == 0);

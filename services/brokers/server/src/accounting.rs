@@ -1,5 +1,5 @@
-//! Usage reports at a broker: what the operator delivers is checked, compared and paid, and what it shows of
-//! operators and users acts on attaches (chapter 3.4.3; the rules are those of `whimbrel_open::usage`).
+//! Usage reports at a broker: operators' reports are checked, compared and paid, and the resulting
+//! reputations decide later attaches (chapter 3.4.3; the rules are those of `whimbrel_open::usage`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,14 +20,14 @@ use crate::storage::{Epoch, KnownOperator, NamedStanding, UsageBatch, UsageState
 pub struct Accounting {
     accounts: Accounts,
     judge: Judge,
-    newcomer: u16,
+    newcomer_reputation: u16,
 }
 
-/// What came of a delivery.
+/// The result of a delivery.
 #[derive(Debug)]
-pub struct Delivered {
-    /// Its sender, and the highest number of a receipt that it has; an error is why it is not believed.
-    pub from: Result<(OperatorId, u64), Rejection>,
+pub struct DeliveryOutcome {
+    /// Its sender, and the highest number of a receipt that it has; an error says why it was rejected.
+    pub sender: Result<(OperatorId, u64), Rejection>,
     /// What came of each report.
     pub outcomes: Vec<Outcome>,
     /// To be made durable before the answer leaves.
@@ -37,15 +37,15 @@ pub struct Delivered {
 }
 
 impl Accounting {
-    /// Goes on where a broker stopped.
+    /// Restores the accounts from the stored state.
     pub fn new(config: &BrokerConfig, state: UsageState) -> Self {
         let newcomer = config.policy.reputation_newcomer;
         let mut accounting = Self {
             accounts: Accounts::new(config.domain.clone(), PayRule::DEFAULT),
             judge: Judge::new(JudgeRule { newcomer, ..JudgeRule::DEFAULT }),
-            newcomer,
+            newcomer_reputation: newcomer,
         };
-        state.grants.iter().for_each(|(user, grant)| accounting.granted(grant, *user));
+        state.grants.iter().for_each(|(user, grant)| accounting.open_session(grant, *user));
         for (at, report) in &state.reports {
             // The receipts of these have left.
             let accounted = accounting.accounts.take(*at, report);
@@ -58,44 +58,45 @@ impl Accounting {
     }
 
     /// A session was granted to a user.
-    pub fn granted(&mut self, grant: &Grant, user: UserId) {
+    pub fn open_session(&mut self, grant: &Grant, user: UserId) {
         self.accounts.open(OpenSession::of_grant(grant, user));
     }
 
-    /// Forgets what is settled.
-    pub fn settle(&mut self, now: Instant) {
+    /// Drops settled sessions.
+    pub fn forget_settled(&mut self, now: Instant) {
         self.accounts.settle(now);
     }
 
-    /// Takes a delivery in. `names`: the users by the names under which the staff know them.
-    pub fn take(
+    /// Authenticates a delivery and processes its reports. `names`: the staff's names of users.
+    pub fn process_delivery(
         &mut self,
         octets: &[u8],
         now: Instant,
-        machine: &Broker,
+        broker: &Broker,
         epochs: &[Epoch],
         names: &BTreeMap<UserId, String>,
-    ) -> Delivered {
-        let rejected = |cause| Delivered {
-            from: Err(cause),
+    ) -> DeliveryOutcome {
+        let rejected = |cause| DeliveryOutcome {
+            sender: Err(cause),
             outcomes: Vec::new(),
             batch: UsageBatch::default(),
             blames: Vec::new(),
         };
-        let config = &machine.config;
+        let config = &broker.config;
         let Ok(delivery) = Delivery::parse(octets) else { return rejected(Rejection::Malformed) };
         let from = match delivery.authenticate(&config.domain, &config.trust, now) {
             Ok(from) => from,
             Err(cause) => return rejected(cause),
         };
-        let mut delivered = Delivered { from: Ok((from, delivery.received)), ..rejected(Rejection::Busy) };
+        let mut delivered =
+            DeliveryOutcome { sender: Ok((from, delivery.received)), ..rejected(Rejection::Busy) };
         let mut parties = BTreeSet::new();
         for sealed in &delivery.reports {
             let key = epochs.iter().find(|e| e.id == sealed.key_id).map(|e| &e.key);
             let report = key.and_then(|key| sealed.open(key));
             let outcome = report.map_or(Outcome::Sealed, |report| {
                 let key = &delivery.certificate.key;
-                self.report(now, (from, key), machine, report, &mut delivered, &mut parties)
+                self.report(now, (from, key), broker, report, &mut delivered, &mut parties)
             });
             delivered.outcomes.push(outcome);
         }
@@ -107,19 +108,19 @@ impl Accounting {
         &mut self,
         now: Instant,
         from: (OperatorId, &whimbrel_open::crypto::VerifyingKey),
-        machine: &Broker,
+        broker: &Broker,
         report: SignedReport,
-        delivered: &mut Delivered,
+        delivered: &mut DeliveryOutcome,
         parties: &mut BTreeSet<Party>,
     ) -> Outcome {
-        let user_key = |user| machine.user(user).map(|u| u.key);
+        let user_key = |user| broker.user(user).map(|u| u.key);
         let outcome = self.accounts.check(now, from, user_key, &report);
         if outcome != Outcome::Accepted {
             return outcome;
         }
         let accounted = self.accounts.take(now, &report);
         delivered.batch.reports.push((now, report));
-        let receipt = accounted.receipt.map(|r| r.sign(&machine.config.signing));
+        let receipt = accounted.receipt.map(|r| r.sign(&broker.config.signing));
         delivered.batch.receipts.extend(receipt);
         if let Some(comparison) = accounted.comparison {
             parties.extend([Party::Operator(comparison.operator), Party::User(comparison.user)]);
@@ -138,19 +139,19 @@ impl Accounting {
                 (name, false, of_user(id), self.judge.is_suspect(id, now.as_secs()))
             }
         };
-        let reputation = standing.reputation(self.newcomer, now.as_secs());
+        let reputation = standing.reputation(self.newcomer_reputation, now.as_secs());
         NamedStanding { party, is_operator, reputation, suspect, standing }
     }
 
-    /// Has what is known of operators and users act on attaches. What the staff has set for an operator stands.
-    pub fn apply(&self, now: Instant, machine: &mut Broker, operators: &[KnownOperator]) {
+    /// Applies reputations and suspicions to later attaches. A reputation set by the staff takes precedence.
+    pub fn apply_reputations(&self, now: Instant, broker: &mut Broker, operators: &[KnownOperator]) {
         let now_s = now.as_secs();
         let set = |id: OperatorId| operators.iter().any(|o| o.id == id && o.reputation.is_some());
         for (id, standing) in self.judge.operators().filter(|(id, _)| !set(*id)) {
-            machine.set_reputation(id, standing.reputation(self.newcomer, now_s));
+            broker.set_reputation(id, standing.reputation(self.newcomer_reputation, now_s));
         }
         for (id, _) in self.judge.users() {
-            machine.set_suspect(id, self.judge.is_suspect(id, now_s));
+            broker.set_suspect(id, self.judge.is_suspect(id, now_s));
         }
     }
 
@@ -161,27 +162,27 @@ impl Accounting {
                 Party::Operator(id) => warn!(
                     operator = %id,
                     reputation = self.judge.reputation(*id, now.as_secs()),
-                    "the operator claims more than {counterparts} users confirm: its reputation falls"
+                    "usage reports of the operator exceed those of {counterparts} users: reputation lowered"
                 ),
                 Party::User(id) => warn!(
                     user = names.get(id).map_or("unknown", String::as_str),
-                    "the user confirms less than {counterparts} operators have measured: it gets no further grant"
+                    "usage reports of the user are below those of {counterparts} operators: no further grants"
                 ),
             }
         }
     }
 }
 
-impl Delivered {
+impl DeliveryOutcome {
     /// The answer for the operator, with the receipts that it lacks.
-    pub fn answer(&self, octets: &[u8], machine: &Broker, receipts: Vec<SignedReceipt>) -> Vec<u8> {
-        let config = &machine.config;
+    pub fn answer(&self, octets: &[u8], broker: &Broker, receipts: Vec<SignedReceipt>) -> Vec<u8> {
+        let config = &broker.config;
         let certificate = config.certificate.clone();
-        match self.from {
+        match self.sender {
             Err(cause) => DeliveryAnswer::rejected(certificate, octets, cause),
             Ok(_) => {
                 let outcomes = self.outcomes.iter().map(|o| *o as u8).collect();
-                let (key, signing) = (machine.epoch(), &config.signing);
+                let (key, signing) = (broker.epoch(), &config.signing);
                 DeliveryAnswer::signed(certificate, octets, key, outcomes, receipts, signing)
             }
         }
@@ -190,9 +191,9 @@ impl Delivered {
 
     /// Logs what was not accepted, once for each reason.
     pub fn log(&self) {
-        match self.from {
+        match self.sender {
             Err(cause) => {
-                info!("usage reports of an operator that is not authenticated were rejected: {cause}");
+                info!("rejected usage reports: the operator could not be authenticated: {cause}");
             }
             Ok((operator, _)) => {
                 let odd = |o: &&Outcome| !matches!(o, Outcome::Accepted | Outcome::Doubled);

@@ -22,7 +22,7 @@ use whimbrel_open::usage::DeliveryAnswer;
 use crate::accounting::Accounting;
 use crate::metrics::Metrics;
 use crate::storage::{
-    Answered, Changes, Epoch, KnownOperator, NamedHomeUser, NamedUser, Storage, StorageError,
+    Changes, Epoch, KnownOperator, NamedHomeUser, NamedUser, Storage, StorageError, UnstoredAnswer,
 };
 
 /// Requests on their way to the thread: what waits longer waits in HTTP/2's own flow control.
@@ -152,7 +152,7 @@ impl Engine {
         state.answers.into_iter().for_each(|record| machine.restore(record));
         let usage = storage.load_usage(now()).map_err(|e| e.to_string())?;
         let accounting = Accounting::new(&machine.config, usage);
-        accounting.apply(now(), &mut machine, &known.operators);
+        accounting.apply_reputations(now(), &mut machine, &known.operators);
         let metrics = Arc::new(Metrics::default());
         metrics.gauges(count as u64, 0);
         let (sender, receiver) = sync_channel(QUEUE_MAX);
@@ -297,9 +297,9 @@ impl EngineWork {
                 if let Err(e) = self.storage.tidy(at).and_then(|()| self.storage.tidy_usage(at)) {
                     warn!("old answers, grants and reports cannot be deleted: {e}");
                 }
-                self.accounting.settle(at);
+                self.accounting.forget_settled(at);
                 // Blames are forgotten with time.
-                self.accounting.apply(at, &mut self.machine, &self.known.operators);
+                self.accounting.apply_reputations(at, &mut self.machine, &self.known.operators);
                 self.log.report();
             }
         }
@@ -330,7 +330,8 @@ impl EngineWork {
         receiver: &Receiver<Message>,
     ) -> bool {
         let (at, names) = (now(), &self.known.names);
-        let delivered = self.accounting.take(octets, at, &self.machine, &self.known.epochs, names);
+        let delivered =
+            self.accounting.process_delivery(octets, at, &self.machine, &self.known.epochs, names);
         self.metrics.delivered(&delivered);
         delivered.log();
         self.accounting.log(at, &delivered.blames, names);
@@ -338,8 +339,8 @@ impl EngineWork {
         if !batch.reports.is_empty() && !self.durable(receiver, |storage| storage.commit_usage(batch)) {
             return false;
         }
-        self.accounting.apply(at, &mut self.machine, &self.known.operators);
-        let found = delivered.from.map_or(Ok(Vec::new()), |(operator, received)| {
+        self.accounting.apply_reputations(at, &mut self.machine, &self.known.operators);
+        let found = delivered.sender.map_or(Ok(Vec::new()), |(operator, received)| {
             self.storage.receipts(operator, received, DeliveryAnswer::RECEIPTS_MAX)
         });
         match found {
@@ -372,12 +373,12 @@ impl EngineWork {
                 };
                 let grant = match event {
                     BrokerEvent::Granted(session) => {
-                        self.accounting.granted(&session.grant, session.user);
+                        self.accounting.open_session(&session.grant, session.user);
                         Some(session.grant)
                     }
                     _ => None,
                 };
-                batch.push(Answered { record, ticket, grant });
+                batch.push(UnstoredAnswer { record, ticket, grant });
             }
             answers.push((origin, octets));
         }
@@ -390,7 +391,7 @@ impl EngineWork {
     }
 
     /// Makes a batch durable, however long that takes. Whether it is; if not, the thread is to stop.
-    fn commit(&mut self, batch: &[Answered], receiver: &Receiver<Message>) -> bool {
+    fn commit(&mut self, batch: &[UnstoredAnswer], receiver: &Receiver<Message>) -> bool {
         let begin = std::time::Instant::now();
         let durable = self.durable(receiver, |storage| storage.commit(batch));
         self.metrics.committed(begin.elapsed().as_micros() as u64);
@@ -457,7 +458,7 @@ impl EngineWork {
                 self.known.take_home_users(&mut self.machine, home_users);
                 self.known.take_operators(&mut self.machine, &operators);
                 self.known.take_epochs(&mut self.machine, epochs);
-                self.accounting.apply(at, &mut self.machine, &self.known.operators);
+                self.accounting.apply_reputations(at, &mut self.machine, &self.known.operators);
             }
             Err(e) => warn!("changes of the database cannot be read: {e}"),
         }

@@ -8,7 +8,7 @@ use whimbrel_open::broker::BrokerEvent;
 use whimbrel_open::msg::{RefusalCause, Rejection};
 use whimbrel_open::usage::Outcome;
 
-use crate::accounting::Delivered;
+use crate::accounting::DeliveryOutcome;
 
 /// Counters since the start, and the state of the database.
 #[derive(Debug, Default)]
@@ -60,7 +60,7 @@ impl Metrics {
         counter.into_iter().for_each(|c| add(c, 1));
     }
 
-    pub(crate) fn delivered(&self, delivered: &Delivered) {
+    pub(crate) fn delivered(&self, delivered: &DeliveryOutcome) {
         for outcome in &delivered.outcomes {
             self.reports.get(*outcome as usize).into_iter().for_each(|c| add(c, 1));
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use whimbrel_broker_client::slots::Prefix;
+use whimbrel_broker_client::slots::PeerPrefix;
 
 /// Seconds of the rate that may come at once: the UEs of an area that attach again after an outage.
 const BURST_S: u64 = 5;
@@ -26,7 +26,7 @@ struct PrefixQuota {
 
 #[derive(Default)]
 struct Senders {
-    of: BTreeMap<Prefix, PrefixQuota>,
+    of: BTreeMap<PeerPrefix, PrefixQuota>,
     in_progress: u64,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Quotas {
 /// A request in progress.
 pub(crate) struct RequestTurn {
     quotas: Arc<Quotas>,
-    prefix: Prefix,
+    prefix: PeerPrefix,
 }
 
 impl Quotas {
@@ -64,7 +64,7 @@ impl Quotas {
     /// Begins a request of a prefix.
     pub(crate) fn begin(
         self: &Arc<Self>,
-        prefix: Prefix,
+        prefix: PeerPrefix,
         now: Instant,
     ) -> Result<RequestTurn, QuotaExceeded> {
         let burst = self.per_second * BURST_S * 1_000;
@@ -114,8 +114,8 @@ impl fmt::Debug for Quotas {
 mod tests {
     use super::*;
 
-    fn prefix(n: u8) -> Prefix {
-        Prefix::of([192, 0, 2, n].into())
+    fn prefix(n: u8) -> PeerPrefix {
+        PeerPrefix::of([192, 0, 2, n].into())
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
     fn senders_are_bounded() {
         let (quotas, now) = (Quotas::new(1), Instant::now());
         for n in 0..2 * PREFIXES_MAX as u32 {
-            let prefix = Prefix::of(core::net::Ipv4Addr::from_bits(n).into());
+            let prefix = PeerPrefix::of(core::net::Ipv4Addr::from_bits(n).into());
             assert!(quotas.begin(prefix, now + Duration::from_millis(n.into())).is_ok());
         }
         assert_eq!(quotas.senders().of.len(), PREFIXES_MAX);

@@ -21,8 +21,8 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tracing::warn;
-use whimbrel_broker_client::slots::{Prefix, SlotBounds, Slots};
-use whimbrel_broker_client::veil::Kind;
+use whimbrel_broker_client::slots::{ConnectionSlots, PeerPrefix, SlotBounds};
+use whimbrel_broker_client::veil::QuestionKind;
 use whimbrel_broker_client::{ATTACH_PATH, MEDIA_TYPE, USAGE_PATH};
 use whimbrel_open::admission::{Peer, WAIT_MAX};
 use whimbrel_open::msg::{AuthReqT, Confirmation, VectorRequest};
@@ -180,9 +180,9 @@ async fn accept(
     mut stopped: watch::Receiver<bool>,
 ) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-    let (acceptor, slots) = (TlsAcceptor::from(tls), Slots::new("broker", CONNECTIONS));
+    let (acceptor, slots) = (TlsAcceptor::from(tls), ConnectionSlots::new("broker", CONNECTIONS));
     while let Some((stream, from)) = next(&listener, &mut stopped).await {
-        let prefix = Prefix::of(from.ip());
+        let prefix = PeerPrefix::of(from.ip());
         let (peer, mut slot) = (Peer(prefix.number()), slots.take(prefix));
         metrics.closed_for_others(slots.closed());
         let (handler, metrics, stopped) = (handler.clone(), metrics.clone(), stopped.clone());
@@ -310,7 +310,7 @@ impl HttpRefusal {
 enum PathTarget {
     Attach,
     Usage,
-    Veil(Kind),
+    Veil(QuestionKind),
 }
 
 async fn exchange(
@@ -321,7 +321,7 @@ async fn exchange(
     let target = match request.uri().path() {
         ATTACH_PATH => PathTarget::Attach,
         USAGE_PATH => PathTarget::Usage,
-        other => match Kind::of_path(other).filter(|_| entrances.veil.is_some()) {
+        other => match QuestionKind::of_path(other).filter(|_| entrances.veil.is_some()) {
             Some(kind) => PathTarget::Veil(kind),
             None => {
                 let what = "the paths here are /sap/v1/attach and /sap/v1/usage";
@@ -385,9 +385,9 @@ async fn accept_admin(listener: TcpListener, entrances: Entrances, mut stopped: 
         warn!("health and metrics are not served: the listener cannot be watched");
         return;
     };
-    let slots = Slots::new("health and metrics of the broker", ADMIN_CONNECTIONS);
+    let slots = ConnectionSlots::new("health and metrics of the broker", ADMIN_CONNECTIONS);
     while let Some((stream, from)) = next(&listener, &mut stopped).await {
-        let mut slot = slots.take(Prefix::of(from.ip()));
+        let mut slot = slots.take(PeerPrefix::of(from.ip()));
         let (entrances, mut stopped) = (entrances.clone(), stopped.clone());
         tokio::spawn(async move {
             let service = service_fn(move |request: Request<Incoming>| {

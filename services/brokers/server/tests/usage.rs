@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tokio::sync::oneshot;
-use whimbrel_broker_client::ledger::Ledger;
+use whimbrel_broker_client::ledger::LedgerFile;
 use whimbrel_broker_client::{now, random, statement};
 use whimbrel_broker_server::engine::{Engine, EpochRule};
 use whimbrel_broker_server::storage::{KnownOperator, NamedUser, Sqlite, Storage, UsageStorage};
@@ -156,7 +156,7 @@ fn a_receipt_survives_the_broker_and_a_statement_is_checked_against_the_operator
     let engine = start(folder.path());
     let mut session = attach(&engine, 0, 0, epoch).unwrap();
     let (report, sealed) = session.report(MIB, MIB, epoch);
-    let mut ledger = Ledger::open(&folder.path().join("operator.db")).unwrap();
+    let mut ledger = LedgerFile::open(&folder.path().join("operator.db")).unwrap();
     ledger.keep_grant(&session.grant).unwrap();
     ledger.keep_reports(std::slice::from_ref(&report)).unwrap();
     assert_eq!(deliver(&engine, 0, Vec::new()).1, [], "nothing was reported yet");

@@ -13,13 +13,13 @@ use tokio_rustls::rustls::ClientConfig;
 use whimbrel_broker_client::client::Client;
 use whimbrel_broker_client::veil::channel::{AnonymousChannel, Circuit, Direct, RelayPair};
 use whimbrel_broker_client::veil::record::{self, Recorder};
-use whimbrel_broker_client::veil::{Kind, Place};
+use whimbrel_broker_client::veil::{QuestionKind, TlsEndpoint};
 use whimbrel_broker_client::{now, tls};
 use whimbrel_broker_server::engine::Entrance;
 use whimbrel_broker_server::server::{self, Entrances, Server};
 use whimbrel_broker_server::storage::UsimKeys;
 use whimbrel_broker_server::veil::engine::{VeilConfig, VeilEngine};
-use whimbrel_broker_server::veil::relay::{self, Role};
+use whimbrel_broker_server::veil::relay::{self, RelayRole};
 use whimbrel_broker_server::veil::storage::{NamedHomeUser, NamedUser, VeilStorage};
 use whimbrel_ids::PlmnId;
 use whimbrel_open::crypto::{PrivateKey, Seed};
@@ -155,8 +155,8 @@ impl Service {
         Self { engine, server }
     }
 
-    fn place(&self) -> Place {
-        Place { domain: domain(), address: self.server.address }
+    fn place(&self) -> TlsEndpoint {
+        TlsEndpoint { domain: domain(), address: self.server.address }
     }
 
     fn counted(&self, name: &str) -> u64 {
@@ -172,16 +172,16 @@ fn runtime() -> tokio::runtime::Runtime {
 /// A wallet with a batch, under the operator's name.
 fn wallet(service: &Service, tls: &Arc<ClientConfig>) -> Wallet {
     let (client, runtime) = (Client::new(tls.clone()), runtime());
-    let post = |kind: Kind, octets: &[u8]| {
+    let post = |kind: QuestionKind, octets: &[u8]| {
         runtime.block_on(client.post((kind.path(), 16 << 10), &service.place(), octets, WITHIN)).unwrap()
     };
     let trust = LogTrust::new(domain(), key("broker").verifying_key(), vec![key("witness").verifying_key()]);
     let mut wallet = Wallet::new(domain(), WalletConfig { age_min_s: 0, low_water: 1 });
-    let proof = post(Kind::Log, &LogRequest { broker: domain(), seen: 0 }.to_octets());
+    let proof = post(QuestionKind::Log, &LogRequest { broker: domain(), seen: 0 }.to_octets());
     wallet.learn(&LogProof::parse(&proof).unwrap(), &trust.unwrap()).unwrap();
     assert!(wallet.begin_filling(now(), seed("batch")));
     let request = wallet.filling_request(&certificate(), &key("operator")).unwrap();
-    let issued = post(Kind::Tokens, &request);
+    let issued = post(QuestionKind::Tokens, &request);
     wallet.finish_filling(&request, &issued, now()).unwrap();
     wallet
 }
@@ -300,16 +300,18 @@ fn a_token_that_another_node_has_opened_is_not_opened_twice() {
     assert!(copy.begin_spending(now(), &seed("rest")).is_some());
 }
 
-fn relays(folder: &Path, tls: &Arc<ClientConfig>, broker: Place) -> (Server, Server, EpochKey) {
+fn relays(folder: &Path, tls: &Arc<ClientConfig>, broker: TlsEndpoint) -> (Server, Server, EpochKey) {
     let secret = PrivateKey::new([3; 32]);
     let gateway_key = EpochKey { id: 1, public: secret.share() };
     let here = |n| SocketAddr::from(([127, 0, 0, n], 0));
     let record = |name: &str| Recorder::open(&folder.join(format!("{name}.record"))).unwrap();
-    let role = Role::Gateway { key: (1, secret), broker };
+    let role = RelayRole::Gateway { key: (1, secret), broker };
     let gateway =
         relay::start(here(31), own_tls(folder, NAMES[2]), role, tls.clone(), 2_000, record("gateway"))
             .unwrap();
-    let role = Role::Relay { gateway: Place { domain: NAMES[2].parse().unwrap(), address: gateway.address } };
+    let role = RelayRole::Relay {
+        gateway: TlsEndpoint { domain: NAMES[2].parse().unwrap(), address: gateway.address },
+    };
     let relay =
         relay::start(here(30), own_tls(folder, NAMES[1]), role, tls.clone(), 20, record("relay")).unwrap();
     (relay, gateway, gateway_key)
@@ -324,7 +326,7 @@ fn a_relay_pair_carries_an_attach_and_neither_relay_knows_operator_and_request()
     let service = Service::start(folder);
     let mut wallet = wallet(&service, &tls);
     let (relay, gateway, gateway_key) = relays(folder, &tls, service.place());
-    let place = Place { domain: NAMES[1].parse().unwrap(), address: relay.address };
+    let place = TlsEndpoint { domain: NAMES[1].parse().unwrap(), address: relay.address };
     let own = [127, 0, 0, 5].into();
     let permitted = permit(channel::Kind::RelayPair, false).unwrap();
     let pair = RelayPair::new(permitted, (place, gateway_key), tls.clone(), Some(own)).unwrap();
@@ -367,7 +369,7 @@ fn what_is_no_request_of_a_veiled_user_is_refused() {
     assert_eq!(ask(&*circuit, Resource::Group, &long), Err(Failure::Closed), "HTTP refuses it");
     let (relay, ..) = relays(folder, &tls, service.place());
     let (client, place) =
-        (Client::new(tls), Place { domain: NAMES[1].parse().unwrap(), address: relay.address });
+        (Client::new(tls), TlsEndpoint { domain: NAMES[1].parse().unwrap(), address: relay.address });
     let sent = runtime().block_on(client.post(("/veil/v1/relay", 64), &place, b"not sealed", WITHIN));
     assert!(sent.unwrap_err().to_string().contains("400"));
 }
@@ -515,7 +517,7 @@ fn a_relay_takes_its_quota_from_one_sender_and_serves_the_others() {
     provision(folder);
     let service = Service::start(folder);
     let (relay, ..) = relays(folder, &tls, service.place());
-    let place = Place { domain: NAMES[1].parse().unwrap(), address: relay.address };
+    let place = TlsEndpoint { domain: NAMES[1].parse().unwrap(), address: relay.address };
     let status = |last: u8, requests: usize| {
         let client = Client::new(tls.clone()).from_address(Some([127, 0, 0, last].into()));
         let post = async {

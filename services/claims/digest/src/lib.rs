@@ -19,7 +19,7 @@ pub type Digest = [Element; 8];
 pub type DigestState = [Element; 16];
 
 /// A digest as octets: eight elements of four octets each, big-endian, each below the modulus 2^31 - 2^24 + 1.
-pub type Octets = [u8; 32];
+pub type DigestOctets = [u8; 32];
 
 /// What stands behind the elements that are hashed, so that no image of one kind is one of another.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +57,7 @@ impl ClaimSecret {
     }
 }
 
-fn words(octets: &Octets) -> [u32; 8] {
+fn words(octets: &DigestOctets) -> [u32; 8] {
     let mut words = [0; 8];
     for (word, octets) in words.iter_mut().zip(octets.as_chunks::<4>().0) {
         *word = u32::from_be_bytes(*octets);
@@ -66,13 +66,13 @@ fn words(octets: &Octets) -> [u32; 8] {
 }
 
 /// The digest that octets are, unless a word of them is no element.
-pub fn parse(octets: &Octets) -> Option<Digest> {
+pub fn parse(octets: &DigestOctets) -> Option<Digest> {
     let words = words(octets);
     words.iter().all(|word| *word < Element::ORDER_U32).then(|| words.map(Element::from_u32))
 }
 
 /// The octets of a digest.
-pub fn octets(digest: &Digest) -> Octets {
+pub fn octets(digest: &Digest) -> DigestOctets {
     let mut octets = [0; 32];
     for (octets, element) in octets.as_chunks_mut::<4>().0.iter_mut().zip(digest) {
         *octets = element.as_canonical_u32().to_be_bytes();
@@ -124,12 +124,12 @@ pub fn pair(left: &Digest, right: &Digest) -> DigestState {
 }
 
 /// The nonce of a session's usage report.
-pub fn nonce(secret: &ClaimSecret) -> Octets {
+pub fn nonce(secret: &ClaimSecret) -> DigestOctets {
     octets(&Hasher::new().digest(&tagged(&secret.0, Tag::Nonce)))
 }
 
 /// What a claim of the session shows, so that no second one can be made.
-pub fn nullifier(secret: &ClaimSecret) -> Octets {
+pub fn nullifier(secret: &ClaimSecret) -> DigestOctets {
     octets(&Hasher::new().digest(&tagged(&secret.0, Tag::Nullifier)))
 }
 

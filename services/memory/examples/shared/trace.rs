@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use whimbrel_memory::{Backing, Device, Heap, Place, REGION_OCTETS, Slice};
+use whimbrel_memory::{Backing, Device, Heap, REGION_OCTETS, RecordLocation, Slice};
 
 #[derive(Clone, Copy)]
 pub(crate) enum Workload {
@@ -144,7 +144,7 @@ impl Device for Disk {
 
 /// Colocates until fast memory holds no more than it may: regions are written in a thread of the heap.
 #[expect(clippy::disallowed_methods, reason = "what is waited for is a thread of the heap")]
-pub(crate) fn settle(heap: &mut Heap, places: &mut [Option<Place>], fast: u64) {
+pub(crate) fn settle(heap: &mut Heap, places: &mut [Option<RecordLocation>], fast: u64) {
     // A heap fills up to three regions at once.
     let most = fast.max(3 * REGION_OCTETS as u64);
     loop {

@@ -1,6 +1,6 @@
 //! Classifiers beside the linear list, while rules come and go.
 
-use whimbrel_classifier::Key;
+use whimbrel_classifier::PacketKey;
 
 use super::Classify;
 use super::linear::LinearList;
@@ -41,7 +41,7 @@ pub(crate) fn agree(
         }
         for n in 0..packets / steps {
             let fields = if n % 4 == 0 { stray(&pdis, r) } else { packet(&r.one(&pdis), r) };
-            let key = Key::new(&fields);
+            let key = PacketKey::new(&fields);
             let want = list.lookup(&key);
             matched += usize::from(want.is_some());
             for (name, c) in &others {

@@ -1,6 +1,6 @@
 //! The linear list: every rule in turn, in order of rank. All classifiers are compared with it.
 
-use whimbrel_classifier::{Key, Rank, Rule};
+use whimbrel_classifier::{PacketKey, Rank, Rule};
 
 use super::Classify;
 
@@ -26,7 +26,7 @@ impl Classify for LinearList {
     }
 
     #[inline]
-    fn lookup(&self, key: &Key) -> Option<Rank> {
+    fn lookup(&self, key: &PacketKey) -> Option<Rank> {
         self.rules.iter().find(|r| r.matches(key)).map(Rule::rank)
     }
 

@@ -7,7 +7,7 @@ pub(crate) mod agreement;
 pub(crate) mod linear;
 pub(crate) mod rule_sets;
 
-use whimbrel_classifier::{Classifier, Key, Rank, Rule};
+use whimbrel_classifier::{Classifier, PacketKey, Rank, Rule};
 
 /// A set of rules in which packets are looked up.
 pub(crate) trait Classify {
@@ -18,7 +18,7 @@ pub(crate) trait Classify {
     fn remove(&mut self, rule: &Rule) -> bool;
 
     /// The lowest rank of the rules that a packet matches.
-    fn lookup(&self, key: &Key) -> Option<Rank>;
+    fn lookup(&self, key: &PacketKey) -> Option<Rank>;
 
     /// How many rules there are.
     fn len(&self) -> usize;
@@ -34,7 +34,7 @@ impl Classify for Classifier {
     }
 
     #[inline]
-    fn lookup(&self, key: &Key) -> Option<Rank> {
+    fn lookup(&self, key: &PacketKey) -> Option<Rank> {
         Self::lookup(self, key)
     }
 

@@ -7,7 +7,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use whimbrel_classifier::{Fields, Pdi, Prefix, Rank, Rule};
+use whimbrel_classifier::{AddressPrefix, Fields, Pdi, Rank, Rule};
 
 /// A generator of numbers (splitmix64): small, and the same everywhere.
 #[derive(Clone, Debug)]
@@ -154,7 +154,7 @@ const ESP: u8 = 50;
 const PROTOCOLS: [u8; 4] = [TCP, UDP, 1, ESP];
 
 /// An address of a prefix.
-fn within(prefix: Option<Prefix>, ipv6: bool, r: &mut Random) -> IpAddr {
+fn within(prefix: Option<AddressPrefix>, ipv6: bool, r: &mut Random) -> IpAddr {
     match prefix.map(|p| (p.address, p.length)) {
         Some((IpAddr::V4(a), length)) => {
             let free = u32::MAX.checked_shr(length.into()).unwrap_or(0);
@@ -220,10 +220,10 @@ impl Sites {
     }
 
     /// An IPv4 prefix of one of the networks.
-    fn prefix(&self, lengths: &[u8], r: &mut Random) -> Option<Prefix> {
+    fn prefix(&self, lengths: &[u8], r: &mut Random) -> Option<AddressPrefix> {
         let length = r.one(lengths);
         let address = r.one(&self.networks) ^ r.bits() as u32 & 0x3ff;
-        (length != 0).then(|| Prefix { address: Ipv4Addr::from_bits(address).into(), length })
+        (length != 0).then(|| AddressPrefix { address: Ipv4Addr::from_bits(address).into(), length })
     }
 
     /// `ports`: how many of a hundred rules ask for the remote port, and for an exact local one.
@@ -278,7 +278,7 @@ impl Sites {
     fn five_tuple_6(&self, r: &mut Random) -> Pdi {
         let mut prefix = |lengths: &[u8]| {
             let length = r.one(lengths);
-            (length != 0).then(|| Prefix { address: self.ipv6(r).into(), length })
+            (length != 0).then(|| AddressPrefix { address: self.ipv6(r).into(), length })
         };
         let remote = prefix(&[0, 48, 56, 64, 64, 64, 128, 128]);
         let local = prefix(&[48, 56, 64, 64, 64, 128, 128, 128]);
@@ -290,17 +290,17 @@ impl Sites {
         let session = r.one(&self.sessions);
         let ipv6 = session.is_multiple_of(4);
         let ue = if ipv6 {
-            Prefix {
+            AddressPrefix {
                 address: Ipv6Addr::from_bits(0x2001_0db8 << 96 | u128::from(session) << 64).into(),
                 length: 64,
             }
         } else {
-            Prefix { address: Ipv4Addr::from_bits(10 << 24 | session).into(), length: 32 }
+            AddressPrefix { address: Ipv4Addr::from_bits(10 << 24 | session).into(), length: 32 }
         };
         let uplink = r.percent(50);
         let flow = r.sometimes(65, |r| self.five_tuple(&FIREWALL, [50, 20], r)).unwrap_or_default();
         let remote = if ipv6 {
-            flow.remote.map(|_| Prefix { address: self.ipv6(r).into(), length: 64 })
+            flow.remote.map(|_| AddressPrefix { address: self.ipv6(r).into(), length: 64 })
         } else {
             flow.remote
         };
@@ -327,7 +327,7 @@ impl Sites {
 
     /// Rules in which every field is exact.
     fn exact(&self, r: &mut Random) -> Pdi {
-        let mut end = || Prefix { address: Ipv4Addr::from_bits(r.bits() as u32).into(), length: 32 };
+        let mut end = || AddressPrefix { address: Ipv4Addr::from_bits(r.bits() as u32).into(), length: 32 };
         let (remote, local) = (end(), end());
         let port = r.one(&self.services);
         let other = r.bits() as u16;
@@ -343,7 +343,7 @@ impl Sites {
 
     /// A tuple for each number below 16,384.
     fn tuple(&self, n: usize, r: &mut Random) -> Pdi {
-        let prefix = |n: usize, r: &mut Random| Prefix {
+        let prefix = |n: usize, r: &mut Random| AddressPrefix {
             address: Ipv4Addr::from_bits(r.bits() as u32).into(),
             length: 1 + (n % 32) as u8,
         };
@@ -366,7 +366,7 @@ impl Sites {
             let (a, b) = (r.bits() as u16, r.bits() as u16);
             Some((a.min(b), a.max(b).max(a.min(b) | 1)))
         };
-        let one = Prefix { address: Ipv4Addr::from_bits(self.networks[0]).into(), length: 32 };
+        let one = AddressPrefix { address: Ipv4Addr::from_bits(self.networks[0]).into(), length: 32 };
         Pdi {
             remote: n.is_multiple_of(2).then_some(one),
             remote_ports: range(r),

@@ -9,14 +9,14 @@ use std::thread::{self, available_parallelism};
 use std::time::{Duration, Instant};
 
 use whimbrel_ids::{Seid, Teid};
-use whimbrel_pfcp::ie::BitRate;
+use whimbrel_pfcp::ie::QerBitRate;
 use whimbrel_pfcp::{Frame, Message};
-use whimbrel_user::samples::Sample;
+use whimbrel_user::samples::SampleSession;
 use whimbrel_user::{
-    Change, Config as User, DnIndex, Input, Ipv4Net, Origin, Outbox, Packet, SessionId, UpfC, UpfU,
-    UsageSurvey,
+    Config as User, DnIndex, Input, Ipv4Net, Origin, Outbox, Packet, SessionId, UpfC, UpfU, UsageSurvey,
+    UserPlaneChange,
 };
-use whimbrel_user_io::measure::{Pace, Paced, Priority, paced, run_at, run_on};
+use whimbrel_user_io::measure::{Pace, PacedOutcome, Priority, paced, run_at, run_on};
 use whimbrel_user_io::{Config, Handle, Harvest};
 
 #[path = "../../../tests/common/mod.rs"]
@@ -147,7 +147,7 @@ impl Way {
 /// A measurement of one round.
 #[derive(Clone, Debug, Default)]
 struct Seen {
-    paced: Paced,
+    paced: PacedOutcome,
     seconds: f64,
     /// Sessions that were surveyed, and those of them while packets' memory was loaded.
     surveyed: u64,
@@ -209,7 +209,7 @@ pub(crate) fn run(options: &Options) -> io::Result<Vec<Row>> {
         run_at(Priority::RealTime(2))?;
     }
     let user = user(options.sessions);
-    let sample = Sample::of(&asked_for(&user), user.sessions_max, user.seed)
+    let sample = SampleSession::of(&asked_for(&user), user.sessions_max, user.seed)
         .ok_or_else(|| io::Error::other("the rules are of another shape"))?;
     let (handle, pace) = paced(Config::new(user, "none"), draw(&sample, options.sessions))
         .map_err(|e| io::Error::other(e.to_string()))?;
@@ -235,7 +235,7 @@ pub(crate) fn run(options: &Options) -> io::Result<Vec<Row>> {
 }
 
 impl Bench {
-    fn fill(&self, sample: &Sample, sessions: u32) -> io::Result<()> {
+    fn fill(&self, sample: &SampleSession, sessions: u32) -> io::Result<()> {
         for n in 0..sessions {
             let mut change = session(sample, n).1;
             while let Err(full) = self.handle.apply(change) {
@@ -482,20 +482,20 @@ fn user(sessions: u32) -> User {
 /// A pipeline of its own, with so many sessions.
 fn table(sessions: u32) -> io::Result<UpfU> {
     let user = user(sessions);
-    let sample = Sample::of(&asked_for(&user), user.sessions_max, user.seed)
+    let sample = SampleSession::of(&asked_for(&user), user.sessions_max, user.seed)
         .ok_or_else(|| io::Error::other("the rules are of another shape"))?;
     let mut upf = UpfU::new(&user).map_err(|e| io::Error::other(e.to_string()))?;
     (0..sessions).for_each(|n| upf.apply(START, session(&sample, n).1));
     Ok(upf)
 }
 
-fn session(sample: &Sample, n: u32) -> (Teid, Change) {
+fn session(sample: &SampleSession, n: u32) -> (Teid, UserPlaneChange) {
     let id = SessionId { index: n, generation: n.wrapping_mul(0x9e37_79b9) };
     sample.session(id, Ipv4Addr::from_bits(FIRST.to_bits() + n), Teid(0x8000_0000 | n))
 }
 
 /// What UPF-C makes of an SMF's requests for one session, with rates that stop nothing.
-fn asked_for(user: &User) -> Change {
+fn asked_for(user: &User) -> UserPlaneChange {
     let mut c = UpfC::new(user.clone(), START).expect("a configuration");
     let mut out = Outbox::default();
     let mut ask = |seid: Option<Seid>, message: Message, sequence: u32| {
@@ -507,7 +507,7 @@ fn asked_for(user: &User) -> Change {
     ask(None, association(1).into(), 1);
     let mut session = smf_establishment(1, true, false);
     for qer in session.create_qers.iter_mut().filter(|qer| qer.mbr.is_some()) {
-        qer.mbr = Some(BitRate { ul_kbps: 1_000_000_000, dl_kbps: 1_000_000_000 });
+        qer.mbr = Some(QerBitRate { ul_kbps: 1_000_000_000, dl_kbps: 1_000_000_000 });
     }
     let (Message::SessionEstablishmentResponse(answer), _) = ask(Some(Seid(0)), session.into(), 2) else {
         panic!("another answer")
@@ -518,7 +518,7 @@ fn asked_for(user: &User) -> Change {
 }
 
 /// Packets of UEs by chance, both ways.
-fn draw(sample: &Sample, sessions: u32) -> Box<dyn FnMut(&mut Packet) -> Origin + Send> {
+fn draw(sample: &SampleSession, sessions: u32) -> Box<dyn FnMut(&mut Packet) -> Origin + Send> {
     const GTPU: usize = 16;
     let inner = udp4(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED, (1, 2), OCTETS - 28);
     let up = g_pdu(Teid(0), 1, &inner);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use whimbrel_user::{HostAddresses, IpNetwork};
 
 use crate::sys::event::Event;
-use crate::sys::netlink::{Netlink, Request, attributes};
+use crate::sys::netlink::{Netlink, NetlinkRequest, attributes};
 use crate::sys::poll;
 
 /// Time between two looks when the kernel reports no change: of what it does not report, such as a local route added by hand.
@@ -30,12 +30,12 @@ pub(crate) fn now() -> io::Result<HostAddresses> {
     for family in [libc::AF_INET, libc::AF_INET6] {
         // struct ifaddrmsg: family, prefix length, flags, scope, index.
         let fixed = [family as u8, 0, 0, 0, 0, 0, 0, 0];
-        for answer in netlink.query(Request::new(libc::RTM_GETADDR, libc::NLM_F_DUMP, &fixed))? {
+        for answer in netlink.query(NetlinkRequest::new(libc::RTM_GETADDR, libc::NLM_F_DUMP, &fixed))? {
             all.extend(addresses_of(&answer));
         }
         // struct rtmsg: family, lengths of destination and source, type of service, table, origin, scope, type, flags.
         let fixed = [family as u8, 0, 0, 0, libc::RT_TABLE_LOCAL, 0, 0, 0, 0, 0, 0, 0];
-        let routes = match netlink.query(Request::new(libc::RTM_GETROUTE, libc::NLM_F_DUMP, &fixed)) {
+        let routes = match netlink.query(NetlinkRequest::new(libc::RTM_GETROUTE, libc::NLM_F_DUMP, &fixed)) {
             // A family without a route has no table yet, or is switched off.
             Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EOPNOTSUPP)) => Vec::new(),
             other => other?,

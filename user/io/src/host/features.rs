@@ -3,7 +3,7 @@
 
 use std::io;
 
-use crate::sys::netlink::{Netlink, Request, attributes};
+use crate::sys::netlink::{Netlink, NetlinkRequest, attributes};
 
 /// Code points of linux/netdev.h that `libc` does not have.
 mod netdev {
@@ -22,7 +22,7 @@ const GENERIC_OCTETS: usize = 4;
 pub(crate) fn has_zero_copy(interface: u32) -> io::Result<bool> {
     let mut netlink = Netlink::open(libc::NETLINK_GENERIC)?;
     let mut ask = |family: u16, command: u8, kind: u16, value: &[u8], attribute: u16| {
-        let request = Request::new(family, 0, &[command, 1, 0, 0]).attribute(kind, value);
+        let request = NetlinkRequest::new(family, 0, &[command, 1, 0, 0]).attribute(kind, value);
         let answers = netlink.query(request)?;
         let answer = answers.first().and_then(|a| a.get(GENERIC_OCTETS..)).unwrap_or_default();
         let found = attributes(answer).find(|(k, _)| *k == attribute).map(|(_, v)| v.to_vec());

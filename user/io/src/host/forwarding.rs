@@ -4,7 +4,7 @@ use std::io;
 
 use super::nat::{nft, text};
 use super::upkeep::HostProblem;
-use crate::sys::netlink::{Netlink, Request, attributes};
+use crate::sys::netlink::{Netlink, NetlinkRequest, attributes};
 
 const IPV4: &str = "/proc/sys/net/ipv4/ip_forward";
 const IPV6: &str = "/proc/sys/net/ipv6/conf/all/forwarding";
@@ -30,13 +30,13 @@ struct ForwardChain {
 }
 
 /// A device of UEs, with what a rule for them may name instead: their networks.
-pub(crate) struct Named<'a> {
+pub(crate) struct NamedDevice<'a> {
     pub(crate) device: &'a str,
     pub(crate) networks: &'a [Vec<u8>],
 }
 
 /// Chains that drop packets of these devices. Errors: the kernel does not say, or has no nftables.
-pub(crate) fn that_is_dropped(devices: &[Named<'_>]) -> io::Result<Vec<HostProblem>> {
+pub(crate) fn that_is_dropped(devices: &[NamedDevice<'_>]) -> io::Result<Vec<HostProblem>> {
     let mut netlink = Netlink::open(libc::NETLINK_NETFILTER)?;
     let chains = netlink.query(list(nft::GET_CHAIN, nft::FAMILY_UNSPEC))?;
     let mut problems = Vec::new();
@@ -47,7 +47,7 @@ pub(crate) fn that_is_dropped(devices: &[Named<'_>]) -> io::Result<Vec<HostProbl
             nft::FAMILY_IPV6 => &[16],
             _ => &[4, 16],
         };
-        for Named { device, networks } in devices {
+        for NamedDevice { device, networks } in devices {
             if !networks.iter().any(|network| octets.contains(&network.len())) {
                 continue; // the chain is of the other family
             }
@@ -67,8 +67,8 @@ pub(crate) fn that_is_dropped(devices: &[Named<'_>]) -> io::Result<Vec<HostProbl
     Ok(problems)
 }
 
-fn list(kind: u16, family: u8) -> Request {
-    Request::new(nft::SUBSYSTEM << 8 | kind, libc::NLM_F_DUMP, &[family, 0, 0, 0])
+fn list(kind: u16, family: u8) -> NetlinkRequest {
+    NetlinkRequest::new(nft::SUBSYSTEM << 8 | kind, libc::NLM_F_DUMP, &[family, 0, 0, 0])
 }
 
 fn contains(octets: &[u8], part: &[u8]) -> bool {

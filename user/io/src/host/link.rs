@@ -8,7 +8,7 @@ use std::{fs, io};
 use whimbrel_user::DataNetwork;
 
 use crate::config::FramesDevice;
-use crate::sys::netlink::{Netlink, Request, attributes, interface_index};
+use crate::sys::netlink::{Netlink, NetlinkRequest, attributes, interface_index};
 
 /// How long the kernel may take to route an IPv6 address to itself: one entry of its work queue.
 const ROUTED_WITHIN: Duration = Duration::from_millis(500);
@@ -61,17 +61,17 @@ pub(crate) fn set_up_frames(frames: &FramesDevice, mtu: u16) -> io::Result<Vec<S
 const QUEUE_PACKETS: u32 = 4096;
 
 /// struct ifinfomsg: up, with an MTU and a queue.
-fn link(index: u32, mtu: u16) -> Request {
+fn link(index: u32, mtu: u16) -> NetlinkRequest {
     let up = (libc::IFF_UP as u32).to_ne_bytes();
     let words = [[libc::AF_UNSPEC as u8, 0, 0, 0], index.to_ne_bytes(), up, up];
     // The kernel's order: family, padding, type (2 octets), index, flags, change.
-    Request::new(libc::RTM_NEWLINK, libc::NLM_F_ACK, words.as_flattened())
+    NetlinkRequest::new(libc::RTM_NEWLINK, libc::NLM_F_ACK, words.as_flattened())
         .attribute(libc::IFLA_MTU, &u32::from(mtu).to_ne_bytes())
         .attribute(libc::IFLA_TXQLEN, &QUEUE_PACKETS.to_ne_bytes())
 }
 
 /// struct ifaddrmsg: an address whose prefix becomes a route, usable at once.
-fn address(index: u32, address: IpAddr, prefix: u8) -> Request {
+fn address(index: u32, address: IpAddr, prefix: u8) -> NetlinkRequest {
     let (family, octets) = match address {
         IpAddr::V4(a) => (libc::AF_INET, a.octets().to_vec()),
         IpAddr::V6(a) => (libc::AF_INET6, a.octets().to_vec()),
@@ -80,7 +80,7 @@ fn address(index: u32, address: IpAddr, prefix: u8) -> Request {
     let mut fixed = vec![family as u8, prefix, libc::IFA_F_NODAD as u8, libc::RT_SCOPE_UNIVERSE];
     fixed.extend_from_slice(&index.to_ne_bytes());
     let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
-    Request::new(libc::RTM_NEWADDR, flags, &fixed)
+    NetlinkRequest::new(libc::RTM_NEWADDR, flags, &fixed)
         .attribute(libc::IFA_LOCAL, &octets)
         .attribute(libc::IFA_ADDRESS, &octets)
 }
@@ -104,7 +104,7 @@ pub(super) fn routes_of(index: u32) -> io::Result<Vec<(u32, u8)>> {
     let mut netlink = Netlink::open(libc::NETLINK_ROUTE)?;
     netlink.filter_strictly();
     let fixed = [libc::AF_INET as u8, 0, 0, 0, libc::RT_TABLE_MAIN, 0, 0, 0, 0, 0, 0, 0];
-    let request = Request::new(libc::RTM_GETROUTE, libc::NLM_F_DUMP, &fixed);
+    let request = NetlinkRequest::new(libc::RTM_GETROUTE, libc::NLM_F_DUMP, &fixed);
     let answers = netlink.query(request.attribute(libc::RTA_OIF, &index.to_ne_bytes()))?;
     let route = |answer: &Vec<u8>| {
         let all: Vec<_> = attributes(answer.get(12..)?).collect();
@@ -119,7 +119,7 @@ pub(super) fn routes_of(index: u32) -> io::Result<Vec<(u32, u8)>> {
 }
 
 /// struct rtmsg: a network that is reached by the device.
-fn route(index: u32, first: u32, prefix: u8) -> Request {
+fn route(index: u32, first: u32, prefix: u8) -> NetlinkRequest {
     // Family, lengths of destination and source, type of service, table, origin, scope, kind; then flags.
     let fixed = [
         [libc::AF_INET as u8, prefix, 0, 0],
@@ -127,7 +127,7 @@ fn route(index: u32, first: u32, prefix: u8) -> Request {
         [0; 4],
     ];
     let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
-    Request::new(libc::RTM_NEWROUTE, flags, fixed.as_flattened())
+    NetlinkRequest::new(libc::RTM_NEWROUTE, flags, fixed.as_flattened())
         .attribute(libc::RTA_DST, &first.to_be_bytes())
         .attribute(libc::RTA_OIF, &index.to_ne_bytes())
 }

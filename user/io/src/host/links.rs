@@ -6,14 +6,14 @@ use std::net::IpAddr;
 use whimbrel_user::IpNetwork;
 
 use super::route::{attribute, ip, number};
-use crate::sys::netlink::{Netlink, Request, attributes};
+use crate::sys::netlink::{Netlink, NetlinkRequest, attributes};
 
 /// Attributes of a link's kind (linux/if_link.h); `libc` does not define it.
 const IFLA_INFO_KIND: u16 = 1;
 
 /// A network interface, as the kernel reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Link {
+pub(crate) struct NetworkInterface {
     pub(crate) index: u32,
     pub(crate) name: String,
     pub(crate) is_up: bool,
@@ -32,7 +32,7 @@ pub(crate) struct LinkAddress {
 /// All interfaces and their addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HostLinks {
-    pub(crate) links: Vec<Link>,
+    pub(crate) links: Vec<NetworkInterface>,
     pub(crate) addresses: Vec<LinkAddress>,
 }
 
@@ -41,16 +41,16 @@ impl HostLinks {
     pub(crate) fn now() -> io::Result<Self> {
         let mut netlink = Netlink::open(libc::NETLINK_ROUTE)?;
         // struct ifinfomsg: family, padding, type (2 octets), index, flags, change.
-        let links = netlink.query(Request::new(libc::RTM_GETLINK, libc::NLM_F_DUMP, &[0; 16]))?;
+        let links = netlink.query(NetlinkRequest::new(libc::RTM_GETLINK, libc::NLM_F_DUMP, &[0; 16]))?;
         // struct ifaddrmsg: family, prefix length, flags, scope, index.
-        let addresses = netlink.query(Request::new(libc::RTM_GETADDR, libc::NLM_F_DUMP, &[0; 8]))?;
+        let addresses = netlink.query(NetlinkRequest::new(libc::RTM_GETADDR, libc::NLM_F_DUMP, &[0; 8]))?;
         Ok(Self {
             links: links.iter().filter_map(|answer| link(answer)).collect(),
             addresses: addresses.iter().filter_map(|answer| address(answer)).collect(),
         })
     }
 
-    pub(crate) fn named(&self, name: &str) -> Option<&Link> {
+    pub(crate) fn named(&self, name: &str) -> Option<&NetworkInterface> {
         self.links.iter().find(|link| link.name == name)
     }
 
@@ -98,12 +98,12 @@ pub(crate) fn overlap(a: IpNetwork, b: IpNetwork) -> bool {
         && first_of(IpNetwork { prefix, ..a }) == first_of(IpNetwork { prefix, ..b })
 }
 
-fn link(answer: &[u8]) -> Option<Link> {
+fn link(answer: &[u8]) -> Option<NetworkInterface> {
     let all = answer.get(16..)?;
     let flags = number(answer.get(8..)?)?;
     let name = String::from_utf8_lossy(attribute(all, libc::IFLA_IFNAME)?).trim_end_matches('\0').to_owned();
     let kind = attribute(all, libc::IFLA_LINKINFO).and_then(|info| attribute(info, IFLA_INFO_KIND));
-    Some(Link {
+    Some(NetworkInterface {
         index: number(answer.get(4..)?)?,
         name,
         is_up: flags & libc::IFF_UP as u32 != 0,
@@ -138,7 +138,8 @@ mod tests {
 
     #[test]
     fn networks_of_interfaces_are_those_of_their_addresses() {
-        let link = |index, name: &str, is_tun| Link { index, name: name.into(), is_up: true, is_tun };
+        let link =
+            |index, name: &str, is_tun| NetworkInterface { index, name: name.into(), is_up: true, is_tun };
         let of =
             |index, address: &str, prefix| LinkAddress { index, address: address.parse().unwrap(), prefix };
         let links = HostLinks {

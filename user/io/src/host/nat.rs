@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use whimbrel_user::DataNetwork;
 
-use crate::sys::netlink::{Attributes, Netlink, Request};
+use crate::sys::netlink::{Attributes, Netlink, NetlinkRequest};
 
 /// Code points of linux/netfilter/nfnetlink.h and nf_tables.h that `libc` does not have.
 pub(super) mod nft {
@@ -107,12 +107,12 @@ fn fixed(family: u8, resource: u16) -> [u8; 4] {
     [family, 0, a, b]
 }
 
-fn batch(kind: u16) -> Request {
-    Request::new(kind, 0, &fixed(nft::FAMILY_UNSPEC, nft::SUBSYSTEM))
+fn batch(kind: u16) -> NetlinkRequest {
+    NetlinkRequest::new(kind, 0, &fixed(nft::FAMILY_UNSPEC, nft::SUBSYSTEM))
 }
 
-fn request(kind: u16, flags: libc::c_int) -> Request {
-    Request::new(nft::SUBSYSTEM << 8 | kind, flags | libc::NLM_F_ACK, &fixed(nft::FAMILY_INET, 0))
+fn request(kind: u16, flags: libc::c_int) -> NetlinkRequest {
+    NetlinkRequest::new(nft::SUBSYSTEM << 8 | kind, flags | libc::NLM_F_ACK, &fixed(nft::FAMILY_INET, 0))
 }
 
 pub(super) fn text(s: &str) -> Vec<u8> {
@@ -139,7 +139,7 @@ fn compare(list: Attributes, op: u32, value: &[u8]) -> Attributes {
 }
 
 /// The rule: of that family, from that network, not back into the device: masquerade.
-fn masquerade(table: &str, device: &str, network: IpAddr, prefix: u8) -> Request {
+fn masquerade(table: &str, device: &str, network: IpAddr, prefix: u8) -> NetlinkRequest {
     let (family, offset, address) = match network {
         IpAddr::V4(a) => (nft::FAMILY_IPV4, 12, a.octets().to_vec()),
         IpAddr::V6(a) => (nft::FAMILY_IPV6, 8, a.octets().to_vec()),

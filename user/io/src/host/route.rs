@@ -3,7 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 
-use crate::sys::netlink::{Netlink, Request, attributes, interface_index};
+use crate::sys::netlink::{Netlink, NetlinkRequest, attributes, interface_index};
 
 /// An Ethernet interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl Routes {
         let (of_family, octets) = family(address);
         // struct ifaddrmsg: family, prefix length, flags, scope, index.
         let fixed = [of_family, 0, 0, 0, 0, 0, 0, 0];
-        let answers = self.0.query(Request::new(libc::RTM_GETADDR, libc::NLM_F_DUMP, &fixed))?;
+        let answers = self.0.query(NetlinkRequest::new(libc::RTM_GETADDR, libc::NLM_F_DUMP, &fixed))?;
         let has = |answer: &&Vec<u8>| {
             attributes(answer.get(8..).unwrap_or_default())
                 .any(|(kind, v)| matches!(kind, libc::IFA_LOCAL | libc::IFA_ADDRESS) && v == octets)
@@ -120,7 +120,7 @@ impl Routes {
     pub(crate) fn interface(&mut self, index: u32) -> Result<Interface, NoInterface> {
         // struct ifinfomsg: family, padding, type (2 octets), index, flags, change.
         let words = [[0; 4], index.to_ne_bytes(), [0; 4], [0; 4]];
-        let answers = self.0.query(Request::new(libc::RTM_GETLINK, 0, words.as_flattened()))?;
+        let answers = self.0.query(NetlinkRequest::new(libc::RTM_GETLINK, 0, words.as_flattened()))?;
         let answer = answers.first().ok_or(NoInterface::NoAddress)?;
         let all = answer.get(16..).unwrap_or_default();
         let find = |which: u16| attribute(all, which);
@@ -141,7 +141,8 @@ impl Routes {
         let source_bits = if from.is_some() { bits } else { 0 };
         // struct rtmsg: family, lengths of destination and source, type of service, table, protocol, scope, type, flags.
         let fixed = [of_family, bits, source_bits, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        let mut request = Request::new(libc::RTM_GETROUTE, 0, &fixed).attribute(libc::RTA_DST, &destination);
+        let mut request =
+            NetlinkRequest::new(libc::RTM_GETROUTE, 0, &fixed).attribute(libc::RTA_DST, &destination);
         if let Some(from) = from {
             request = request.attribute(libc::RTA_SRC, &family(from).1);
         }
@@ -190,10 +191,10 @@ impl Routes {
 }
 
 /// struct ndmsg: family, padding (3 octets), interface, state (2 octets), flags, type; then the address.
-fn neighbour(kind: u16, flags: libc::c_int, hop: &NextHop, use_flag: u8) -> Request {
+fn neighbour(kind: u16, flags: libc::c_int, hop: &NextHop, use_flag: u8) -> NetlinkRequest {
     let (family, octets) = family(hop.address);
     let words = [[family, 0, 0, 0], hop.interface.to_ne_bytes(), [0, 0, use_flag, 0]];
-    Request::new(kind, flags, words.as_flattened()).attribute(libc::NDA_DST, &octets)
+    NetlinkRequest::new(kind, flags, words.as_flattened()).attribute(libc::NDA_DST, &octets)
 }
 
 /// Attributes of a link's kind and of a VLAN device (linux/if_link.h); `libc` has them not.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use whimbrel_user::{DataNetwork, IpNetwork};
 
-use super::forwarding::{self, Named, rules_of};
+use super::forwarding::{self, NamedDevice, rules_of};
 use super::links::{HostLinks, overlap};
 use super::nat::{self, Nat};
 use super::{link, set_up, set_up_frames};
@@ -23,7 +23,7 @@ use crate::ports::descriptors::steer;
 use crate::sys::event::Event;
 use crate::sys::netlink::Netlink;
 use crate::sys::poll;
-use crate::sys::tun::{Kind, Tun};
+use crate::sys::tun::{DeviceKind, Tun};
 
 /// Time between two looks when the kernel reports no change: of what it does not report.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -180,7 +180,7 @@ pub(crate) fn check_pools(config: &Config) -> Result<(), StartError> {
 
 /// Queues of a TUN or TAP device, as duplicates of the packet threads' descriptors.
 pub(crate) struct DeviceQueues {
-    pub(crate) kind: Kind,
+    pub(crate) kind: DeviceKind,
     pub(crate) queues: Vec<OwnedFd>,
 }
 
@@ -322,7 +322,7 @@ impl HostSetting {
         let named: Vec<_> = with_packets()
             .zip(&pools)
             .filter(|(_, pools)| !pools.is_empty())
-            .map(|(d, networks)| Named { device: &d.name, networks })
+            .map(|(d, networks)| NamedDevice { device: &d.name, networks })
             .collect();
         let dropped = forwarding::that_is_dropped(&named).unwrap_or_default();
         forwarding::that_is_off(ipv4, ipv6).chain(dropped).collect()

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use whimbrel_user::{Destination, Origin, Packet, Slot};
+use whimbrel_user::{BurstPacket, Destination, Origin, Packet};
 
 use crate::config::Config;
 use crate::error::StartError;
@@ -26,7 +26,7 @@ const DELAYS: usize = STEPS as usize * 40;
 
 /// What became of packets.
 #[derive(Clone, Debug)]
-pub struct Paced {
+pub struct PacedOutcome {
     /// Packets that arrived.
     pub arrived: u64,
     /// Those that found the queue full.
@@ -38,13 +38,13 @@ pub struct Paced {
     delays: Box<[u64]>,
 }
 
-impl Default for Paced {
+impl Default for PacedOutcome {
     fn default() -> Self {
         Self { arrived: 0, lost: 0, sent: 0, bursts: 0, delays: vec![0; DELAYS].into() }
     }
 }
 
-impl Paced {
+impl PacedOutcome {
     fn delayed(&mut self, ns: u64) {
         let ns = ns.max(STEPS);
         let shift = ns.ilog2() - STEPS.ilog2();
@@ -69,15 +69,15 @@ impl Paced {
 
 /// A measurement's end of a paced user plane.
 #[derive(Clone, Debug)]
-pub struct Pace(Arc<Setting>);
+pub struct Pace(Arc<PacedSettings>);
 
 #[derive(Debug)]
-struct Setting {
+struct PacedSettings {
     /// Mean time between two packets in picoseconds; zero: none arrives.
     gap_ps: AtomicU64,
     busy_poll_us: AtomicU64,
     coalesced_ns: AtomicU64,
-    counted: Mutex<Paced>,
+    counted: Mutex<PacedOutcome>,
 }
 
 impl Pace {
@@ -91,7 +91,7 @@ impl Pace {
     }
 
     /// What became of packets since the last call.
-    pub fn take(&self) -> Paced {
+    pub fn take(&self) -> PacedOutcome {
         std::mem::take(&mut *self.0.counted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -103,7 +103,7 @@ pub type Draw = Box<dyn FnMut(&mut Packet) -> Origin + Send>;
 ///
 /// Errors: those of a start.
 pub fn paced(config: Config, draw: Draw) -> Result<(Handle, Pace), StartError> {
-    let setting = Setting {
+    let setting = PacedSettings {
         gap_ps: AtomicU64::new(0),
         busy_poll_us: AtomicU64::new(0),
         coalesced_ns: AtomicU64::new(0),
@@ -172,7 +172,7 @@ impl PacedPorts {
 }
 
 impl Ports for PacedPorts {
-    fn receive(&mut self, slots: &mut [Slot], _: &mut IoCounters) -> usize {
+    fn receive(&mut self, slots: &mut [BurstPacket], _: &mut IoCounters) -> usize {
         let (arrived, lost) = self.arrive(self.now_ns());
         let count = self.queue.len().min(slots.len());
         if count + arrived as usize == 0 {
@@ -221,6 +221,6 @@ impl Ports for PacedPorts {
     }
 
     fn lost(&self) -> u64 {
-        0 // `Paced::lost` counts them
+        0 // `PacedOutcome::lost` counts them
     }
 }

@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::error::StartError;
 use crate::sys::bpf::Program;
 use crate::sys::datagrams::Datagrams;
-use crate::sys::tun::{Kind, Tun};
+use crate::sys::tun::{DeviceKind, Tun};
 use crate::xdp::chooser::by_ue;
 
 /// Has the kernel choose the queue of each packet for a UE, by the packet thread that has it. Errors: those of bpf(2).
@@ -41,7 +41,8 @@ impl Descriptors {
         }
         for d in &config.devices {
             let of = |error| StartError::Tun { device: d.device.clone(), error };
-            let queues = Tun::open(&d.device, Kind::Packets, threads, config.keeps_state).map_err(of)?;
+            let queues =
+                Tun::open(&d.device, DeviceKind::Packets, threads, config.keeps_state).map_err(of)?;
             if threads > 1 {
                 it.unsteered = steer(queues[0].as_fd(), threads).err().or(it.unsteered);
             }
@@ -50,7 +51,7 @@ impl Descriptors {
         // Ethernet sessions are the first thread's.
         for f in config.devices.iter().filter_map(|d| d.frames.as_ref()) {
             let of = |error| StartError::Tun { device: f.device.clone(), error };
-            let taps = Tun::open(&f.device, Kind::Frames, 1, config.keeps_state).map_err(of)?;
+            let taps = Tun::open(&f.device, DeviceKind::Frames, 1, config.keeps_state).map_err(of)?;
             it.frames.extend(taps.into_iter().map(OwnedFd::from));
         }
         Ok(it)

@@ -4,8 +4,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use whimbrel_user::logger::datagram::{self, HEAD_OCTETS, Head, Kind, OUTCOMES_MAX};
-use whimbrel_user::{Destination, Packet, Slot, Verdict};
+use whimbrel_user::logger::datagram::{self, DatagramHead, DatagramKind, HEAD_OCTETS, OUTCOMES_MAX};
+use whimbrel_user::{BurstPacket, Destination, Packet, PacketVerdict};
 
 use super::{BURST, Ports};
 use crate::sys::datagrams::{BATCH, Datagrams};
@@ -28,7 +28,7 @@ impl LoggerEnd {
 
     /// Shows the logger where this way ends; it asks until it knows.
     pub fn show_address(&self) {
-        let head = Head::of(Kind::Address, self.token, 0);
+        let head = DatagramHead::of(DatagramKind::Address, self.token, 0);
         // It asks again.
         let _ = self.socket.send_to(&head.to_octets(), self.logger);
     }
@@ -88,7 +88,7 @@ impl LoggedPort {
     fn send_outcomes(&mut self) {
         let outcomes = std::mem::take(&mut self.outcomes);
         for some in outcomes.chunks(8 * OUTCOMES_MAX) {
-            let head = Head::of(Kind::Outcome, self.token, 0).to_octets();
+            let head = DatagramHead::of(DatagramKind::Outcome, self.token, 0).to_octets();
             self.send_one(&[&head[..], some].concat());
         }
     }
@@ -97,7 +97,7 @@ impl LoggedPort {
 impl Ports for LoggedPort {
     const LOGGED: bool = true;
 
-    fn receive(&mut self, slots: &mut [Slot], counters: &mut IoCounters) -> usize {
+    fn receive(&mut self, slots: &mut [BurstPacket], counters: &mut IoCounters) -> usize {
         self.received.clear();
         let mut from: [Option<(SocketAddr, usize)>; BATCH] = [None; BATCH];
         let most = slots.len().min(BATCH);
@@ -113,8 +113,8 @@ impl Ports for LoggedPort {
         for (i, from) in from.into_iter().enumerate().take(n) {
             let Some((peer, octets)) = from else { continue };
             slots[i].packet.received(octets);
-            let head =
-                Head::read(slots[i].packet.octets()).filter(|h| peer == self.logger && h.token == self.token);
+            let head = DatagramHead::read(slots[i].packet.octets())
+                .filter(|h| peer == self.logger && h.token == self.token);
             let Some(head) = head else {
                 counters.malformed += 1;
                 continue;
@@ -122,7 +122,7 @@ impl Ports for LoggedPort {
             let n3 = self.n3;
             let local = |peer: SocketAddr| n3.into_iter().flatten().find(|a| a.is_ipv4() == peer.is_ipv4());
             match (head.kind, head.origin(local)) {
-                (Kind::Packet, Some(origin)) => {
+                (DatagramKind::Packet, Some(origin)) => {
                     slots[i].packet.came_logged(head.counter, HEAD_OCTETS);
                     slots[i].origin = origin;
                     slots.swap(taken, i);
@@ -133,8 +133,8 @@ impl Ports for LoggedPort {
                         None => counters.n6_received += 1,
                     }
                 }
-                (Kind::Probe, _) => {
-                    let answer = Head::of(Kind::Answer, self.token, head.counter).to_octets();
+                (DatagramKind::Probe, _) => {
+                    let answer = DatagramHead::of(DatagramKind::Answer, self.token, head.counter).to_octets();
                     self.send_one(&answer);
                 }
                 _ => counters.malformed += 1,
@@ -146,7 +146,7 @@ impl Ports for LoggedPort {
     fn send(&mut self, packets: &mut dyn Iterator<Item = (Destination, &Packet)>, counters: &mut IoCounters) {
         let mut n = 0;
         for (to, packet) in packets {
-            let head = Head::to(to, self.token, packet.counter());
+            let head = DatagramHead::to(to, self.token, packet.counter());
             self.batch[n].clear();
             self.batch[n].extend_from_slice(&head.to_octets());
             self.batch[n].extend_from_slice(packet.octets());
@@ -163,15 +163,15 @@ impl Ports for LoggedPort {
         self.send_all(n, counters);
     }
 
-    fn decided(&mut self, slots: &[Slot], ended: Vec<u64>) {
+    fn decided(&mut self, slots: &[BurstPacket], ended: Vec<u64>) {
         // Those that waited come before those that are held now.
         ended.into_iter().for_each(|counter| datagram::write_outcome(&mut self.outcomes, counter, false));
         for (slot, counter) in slots.iter().zip(std::mem::take(&mut self.received)) {
             match slot.verdict {
-                Verdict::Send(_) | Verdict::Hand { .. } => {}
-                Verdict::Drop(_) => datagram::write_outcome(&mut self.outcomes, counter, false),
+                PacketVerdict::Send(_) | PacketVerdict::Hand { .. } => {}
+                PacketVerdict::Drop(_) => datagram::write_outcome(&mut self.outcomes, counter, false),
                 // Of one that is held, the slot has another packet now.
-                Verdict::Taken | Verdict::Pending => {
+                PacketVerdict::Taken | PacketVerdict::Pending => {
                     let holds = slot.packet.counter() != counter;
                     datagram::write_outcome(&mut self.outcomes, counter, holds);
                 }

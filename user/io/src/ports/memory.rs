@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use whimbrel_user::{Destination, Origin, Packet, Slot};
+use whimbrel_user::{BurstPacket, Destination, Origin, Packet};
 
 use super::Ports;
 use crate::queue::Queue;
@@ -21,9 +21,9 @@ struct Both {
 
 /// The outer end: what is received is put in here, what is sent comes out. It has a place for each packet thread.
 #[derive(Clone, Debug)]
-pub struct Memory(Arc<[Both]>);
+pub struct MemoryOuterEnd(Arc<[Both]>);
 
-impl Memory {
+impl MemoryOuterEnd {
     /// The user plane receives a packet, on its first thread. False if too many wait.
     pub fn put(&self, origin: Origin, octets: &[u8]) -> bool {
         self.put_at(0, origin, octets)
@@ -52,11 +52,11 @@ pub(crate) struct MemoryPorts {
 }
 
 /// Both ends, the inner one of each of so many threads.
-pub(crate) fn ports(threads: usize) -> io::Result<(Vec<MemoryPorts>, Memory)> {
+pub(crate) fn ports(threads: usize) -> io::Result<(Vec<MemoryPorts>, MemoryOuterEnd)> {
     let both = |_| Ok(Both { inward: Queue::new(PACKETS_MAX)?, outward: Queue::new(PACKETS_MAX)? });
     let all: Arc<[Both]> = (0..threads).map(both).collect::<io::Result<_>>()?;
     let ports = |number| MemoryPorts { all: Arc::clone(&all), number, waiting: Default::default() };
-    Ok(((0..threads).map(ports).collect(), Memory(all)))
+    Ok(((0..threads).map(ports).collect(), MemoryOuterEnd(all)))
 }
 
 impl MemoryPorts {
@@ -66,7 +66,7 @@ impl MemoryPorts {
 }
 
 impl Ports for MemoryPorts {
-    fn receive(&mut self, slots: &mut [Slot], counters: &mut IoCounters) -> usize {
+    fn receive(&mut self, slots: &mut [BurstPacket], counters: &mut IoCounters) -> usize {
         if self.waiting.is_empty() {
             self.waiting = self.both().inward.take();
         }
@@ -102,6 +102,6 @@ impl Ports for MemoryPorts {
     }
 
     fn lost(&self) -> u64 {
-        0 // `Memory::put` says so
+        0 // `MemoryOuterEnd::put` says so
     }
 }

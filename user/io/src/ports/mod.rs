@@ -15,9 +15,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use whimbrel_user::{Destination, Packet, Slot};
+use whimbrel_user::{BurstPacket, Destination, Packet};
 
-use af_xdp::xdp_fast_path::Memory;
+use af_xdp::xdp_fast_path::FastPathMemory;
 
 use crate::thread::IoCounters;
 
@@ -30,19 +30,19 @@ pub(crate) trait Ports: Send + 'static {
     const LOGGED: bool = false;
 
     /// Receives into `slots`, from the first on; how many there are now. Does not wait.
-    fn receive(&mut self, slots: &mut [Slot], counters: &mut IoCounters) -> usize;
+    fn receive(&mut self, slots: &mut [BurstPacket], counters: &mut IoCounters) -> usize;
 
     /// Sends packets, in order for each destination. What cannot be sent is dropped and counted.
     fn send(&mut self, packets: &mut dyn Iterator<Item = (Destination, &Packet)>, counters: &mut IoCounters);
 
     /// The burst of these slots was decided on and sent, and packets of these counters have ended that came before: for a packet logger.
-    fn decided(&mut self, _: &[Slot], _: Vec<u64>) {}
+    fn decided(&mut self, _: &[BurstPacket], _: Vec<u64>) {}
 
     /// What to wait for when nothing is there.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
 
     /// What is shared with a fast path, if there is one.
-    fn fast_path(&self) -> Option<Arc<Memory>> {
+    fn fast_path(&self) -> Option<Arc<FastPathMemory>> {
         None
     }
 

@@ -12,16 +12,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use whimbrel_user::{Destination, DnIndex, Packet, Slot};
+use whimbrel_user::{BurstPacket, Destination, DnIndex, Packet};
 
 use super::Ports;
-use super::af_xdp::frame::{Outgoing, Way};
-use super::af_xdp::packet::{self, Link};
+use super::af_xdp::frame::{DatagramRoute, OutgoingDatagram};
+use super::af_xdp::packet::{self, FrameAddresses};
 use super::af_xdp::{arrived, pools};
 use crate::config::{Clock, Config};
 use crate::sys::event::Event;
 use crate::thread::IoCounters;
-use crate::xdp::steer::Pool;
+use crate::xdp::steer::UeAddressPool;
 
 /// What files begin with that have times in microseconds, or in nanoseconds, written by a host of our order of octets.
 const MICROSECONDS: u32 = 0xa1b2_c3d4;
@@ -31,7 +31,7 @@ const ETHERNET: u32 = 1;
 /// Octets of a frame at most: what is longer is no frame, and the rest of the file is not looked at.
 const FRAME_OCTETS_MAX: usize = 256 << 10;
 /// Source and destination of written frames: two addresses that no device has (locally administered).
-const LINK: Link = Link { to: [2, 0, 0, 0, 0, 2], from: [2, 0, 0, 0, 0, 1], vlan: None };
+const LINK: FrameAddresses = FrameAddresses { to: [2, 0, 0, 0, 0, 2], from: [2, 0, 0, 0, 0, 1], vlan: None };
 
 /// Starts the reading of a file, and reports its progress.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ pub(crate) struct Pcap {
     progress: Arc<Progress>,
     clock: Clock,
     own: Vec<SocketAddr>,
-    pools: Vec<(Pool, DnIndex)>,
+    pools: Vec<(UeAddressPool, DnIndex)>,
     frame: Vec<u8>,
     identification: u32,
 }
@@ -154,8 +154,8 @@ impl Pcap {
         let from = own.ok_or(io::ErrorKind::NetworkUnreachable)?;
         self.identification = self.identification.wrapping_add(1);
         let identification = self.identification;
-        let way = Way { link: LINK, from, to, tos, mtu: u16::MAX.into(), identification };
-        let outgoing = Outgoing::new(way, packet.octets()).ok_or(io::ErrorKind::InvalidInput)?;
+        let way = DatagramRoute { link: LINK, from, to, tos, mtu: u16::MAX.into(), identification };
+        let outgoing = OutgoingDatagram::new(way, packet.octets()).ok_or(io::ErrorKind::InvalidInput)?;
         self.frame.resize(FRAME_OCTETS_MAX, 0);
         let octets = outgoing.write(0, &mut self.frame);
         self.write(octets)
@@ -175,7 +175,7 @@ impl Pcap {
 }
 
 impl Ports for Pcap {
-    fn receive(&mut self, slots: &mut [Slot], counters: &mut IoCounters) -> usize {
+    fn receive(&mut self, slots: &mut [BurstPacket], counters: &mut IoCounters) -> usize {
         let mut n = 0;
         if !self.progress.begun.load(Ordering::Acquire) || self.progress.ended.load(Ordering::Relaxed) {
             return n;

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use whimbrel_user::{DnIndex, Origin, Slot};
+use whimbrel_user::{BurstPacket, DnIndex, Origin};
 
 use super::checksum::{folded, sum};
 
@@ -210,7 +210,7 @@ impl Segments {
     }
 
     /// The next segments, as many as there are slots for; how many.
-    pub(crate) fn take(&mut self, slots: &mut [Slot]) -> usize {
+    pub(crate) fn take(&mut self, slots: &mut [BurstPacket]) -> usize {
         let mut n = 0;
         while let (Some(long), Some(slot)) = (self.long.front_mut(), slots.get_mut(n)) {
             let octets = long.next(slot.packet.room());
@@ -227,7 +227,7 @@ impl Segments {
 
 #[cfg(test)]
 mod tests {
-    use whimbrel_user::{Packet, Verdict};
+    use whimbrel_user::{Packet, PacketVerdict};
 
     use super::*;
 
@@ -272,11 +272,11 @@ mod tests {
         (offload, p)
     }
 
-    fn slots(n: usize) -> Vec<Slot> {
-        let slot = |_| Slot {
+    fn slots(n: usize) -> Vec<BurstPacket> {
+        let slot = |_| BurstPacket {
             origin: Origin::Frames { dn: DN },
             packet: Packet::with_room(2048),
-            verdict: Verdict::Pending,
+            verdict: PacketVerdict::Pending,
         };
         (0..n).map(slot).collect()
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use whimbrel_user::{Destination, DnIndex, Origin, Packet, Slot};
+use whimbrel_user::{BurstPacket, Destination, DnIndex, Origin, Packet};
 
 use super::descriptors::Descriptors;
 use super::segments::Segments;
@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::error::StartError;
 use crate::host::upkeep::DeviceQueues;
 use crate::sys::datagrams::{BATCH, Datagrams};
-use crate::sys::tun::{Kind, Tun};
+use crate::sys::tun::{DeviceKind, Tun};
 use crate::thread::IoCounters;
 
 /// Octets of a packet that is to be cut, at most: what IP can say.
@@ -71,13 +71,15 @@ impl System {
             Ok(DeviceQueues { kind, queues })
         };
         let networks = all.first().map_or(0, |first| first.n6.len());
-        let packets = (0..networks)
-            .map(|n| of(Kind::Packets, all.iter().filter_map(|s| s.n6.get(n)).map(Tun::as_fd).collect()));
-        let taps = all.iter().flat_map(|s| &s.frames).map(|(_, tap)| of(Kind::Frames, vec![tap.as_fd()]));
+        let packets = (0..networks).map(|n| {
+            of(DeviceKind::Packets, all.iter().filter_map(|s| s.n6.get(n)).map(Tun::as_fd).collect())
+        });
+        let taps =
+            all.iter().flat_map(|s| &s.frames).map(|(_, tap)| of(DeviceKind::Frames, vec![tap.as_fd()]));
         packets.chain(taps).collect()
     }
 
-    fn receive_n3(&mut self, which: usize, slots: &mut [Slot], counters: &mut IoCounters) -> usize {
+    fn receive_n3(&mut self, which: usize, slots: &mut [BurstPacket], counters: &mut IoCounters) -> usize {
         let Some(socket) = self.n3.get_mut(which) else { return 0 };
         let local = socket.local();
         let mut from: [Option<(SocketAddr, usize)>; BATCH] = [None; BATCH];
@@ -100,7 +102,7 @@ impl System {
     }
 
     /// From the TUN devices, then from the TAP devices.
-    fn receive_n6(&mut self, which: usize, slots: &mut [Slot], counters: &mut IoCounters) -> usize {
+    fn receive_n6(&mut self, which: usize, slots: &mut [BurstPacket], counters: &mut IoCounters) -> usize {
         let received = match which.checked_sub(self.n6.len()) {
             None => self.receive_packets(which, slots, counters),
             Some(i) => self.receive_frames(i, slots),
@@ -114,7 +116,7 @@ impl System {
     fn receive_packets(
         &mut self,
         which: usize,
-        slots: &mut [Slot],
+        slots: &mut [BurstPacket],
         counters: &mut IoCounters,
     ) -> (usize, io::Result<()>) {
         let dn = DnIndex(which as u8);
@@ -147,7 +149,7 @@ impl System {
     }
 
     /// Frames, and whether all was well.
-    fn receive_frames(&mut self, which: usize, slots: &mut [Slot]) -> (usize, io::Result<()>) {
+    fn receive_frames(&mut self, which: usize, slots: &mut [BurstPacket]) -> (usize, io::Result<()>) {
         let Some((dn, tap)) = self.frames.get_mut(which) else { return (0, Ok(())) };
         for (n, slot) in slots.iter_mut().enumerate() {
             match tap.receive(slot.packet.room()) {
@@ -214,7 +216,7 @@ fn sent(result: Option<io::Result<()>>, counters: &mut IoCounters) {
 }
 
 impl Ports for System {
-    fn receive(&mut self, slots: &mut [Slot], counters: &mut IoCounters) -> usize {
+    fn receive(&mut self, slots: &mut [BurstPacket], counters: &mut IoCounters) -> usize {
         let sources = self.n3.len() + self.n6.len() + self.frames.len();
         let mut n = self.segments.take(slots);
         counters.n6_received += n as u64;

@@ -258,17 +258,17 @@ impl Program {
 
     /// Attaches it to an interface. Errors: `EBUSY` or `EEXIST` where another program is; the driver's own where it
     /// cannot.
-    pub(crate) fn attach(&self, interface: u32, how: Attach) -> io::Result<Link> {
+    pub(crate) fn attach(&self, interface: u32, how: Attach) -> io::Result<BpfLink> {
         // prog_fd, target_ifindex, attach_type, flags.
         // SAFETY: no addresses; a descriptor or -1 out.
         let fd =
             unsafe { call(code::LINK_CREATE, [self.0.as_raw_fd() as u32, interface, code::XDP, how as u32]) };
-        super::owned(fd?).map(Link)
+        super::owned(fd?).map(BpfLink)
     }
 }
 
 /// A program on an interface; dropping it, or the process's end however it comes, takes the program off.
-pub(crate) struct Link(#[expect(dead_code, reason = "held for its drop")] OwnedFd);
+pub(crate) struct BpfLink(#[expect(dead_code, reason = "held for its drop")] OwnedFd);
 
 #[cfg(feature = "measure")]
 impl Program {

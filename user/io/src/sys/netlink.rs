@@ -21,9 +21,9 @@ pub(crate) struct Netlink {
 }
 
 /// A request under construction: the header, a fixed part, attributes.
-pub(crate) struct Request(Vec<u8>);
+pub(crate) struct NetlinkRequest(Vec<u8>);
 
-impl Request {
+impl NetlinkRequest {
     pub(crate) fn new(kind: u16, flags: libc::c_int, fixed: &[u8]) -> Self {
         let mut m = vec![0; HEADER_OCTETS];
         m[4..6].copy_from_slice(&kind.to_ne_bytes());
@@ -61,11 +61,11 @@ pub(crate) struct Attributes(Vec<u8>);
 
 impl Attributes {
     pub(crate) fn with(self, kind: u16, value: &[u8]) -> Self {
-        Self(Request(self.0).attribute(kind, value).0)
+        Self(NetlinkRequest(self.0).attribute(kind, value).0)
     }
 
     pub(crate) fn nested(self, kind: u16, inside: Attributes) -> Self {
-        Self(Request(self.0).nested(kind, inside).0)
+        Self(NetlinkRequest(self.0).nested(kind, inside).0)
     }
 
     /// As they stand in a message.
@@ -133,7 +133,7 @@ impl Netlink {
     }
 
     /// Sends requests as one message and waits until each is acknowledged. Errors: the first that the kernel refuses.
-    pub(crate) fn ask(&mut self, requests: Vec<Request>) -> io::Result<()> {
+    pub(crate) fn ask(&mut self, requests: Vec<NetlinkRequest>) -> io::Result<()> {
         let awaited = requests.iter().filter(|r| r.wants_acknowledgement()).count();
         self.send(requests)?;
         let mut acknowledged = 0;
@@ -150,7 +150,7 @@ impl Netlink {
 
     /// Sends a request and collects what the kernel answers: one message, or all of a list where the request has
     /// `NLM_F_DUMP`; each without its header. Errors: the kernel's refusal.
-    pub(crate) fn query(&mut self, request: Request) -> io::Result<Vec<Vec<u8>>> {
+    pub(crate) fn query(&mut self, request: NetlinkRequest) -> io::Result<Vec<Vec<u8>>> {
         let list = request.flags() & libc::NLM_F_DUMP as u16 == libc::NLM_F_DUMP as u16;
         self.send(vec![request])?;
         let mut answers = Vec::new();
@@ -168,9 +168,9 @@ impl Netlink {
         }
     }
 
-    fn send(&mut self, requests: Vec<Request>) -> io::Result<()> {
+    fn send(&mut self, requests: Vec<NetlinkRequest>) -> io::Result<()> {
         let mut message = Vec::new();
-        for Request(mut r) in requests {
+        for NetlinkRequest(mut r) in requests {
             self.sequence += 1;
             let len = r.len() as u32;
             r[0..4].copy_from_slice(&len.to_ne_bytes());

@@ -26,7 +26,7 @@ const _: () = assert!(size_of::<InterfaceRequest>() == size_of::<libc::ifreq>())
 
 /// What a device carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum DeviceKind {
     /// IP packets (TUN).
     Packets,
     /// Ethernet frames (TAP).
@@ -40,7 +40,7 @@ pub(crate) struct Tun(File);
 impl Tun {
     /// Makes a device, or takes the one that stayed, with so many queues; whether it `stays` when all descriptors of it are closed. Errors: those of opening /dev/net/tun and of TUNSETIFF (`EBUSY` where another program has
     /// it).
-    pub(crate) fn open(name: &str, kind: Kind, queues: usize, stays: bool) -> io::Result<Vec<Self>> {
+    pub(crate) fn open(name: &str, kind: DeviceKind, queues: usize, stays: bool) -> io::Result<Vec<Self>> {
         let all: Vec<Self> =
             (0..queues).map(|_| Self::open_queue(name, kind, queues > 1)).collect::<io::Result<_>>()?;
         if stays {
@@ -57,7 +57,7 @@ impl Tun {
     }
 
     /// Makes a device, or one more queue of one that has several.
-    fn open_queue(name: &str, kind: Kind, one_of_several: bool) -> io::Result<Self> {
+    fn open_queue(name: &str, kind: DeviceKind, one_of_several: bool) -> io::Result<Self> {
         if name.is_empty() || name.len() > NAME_OCTETS_MAX {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -74,12 +74,12 @@ impl Tun {
     pub(crate) fn attach(
         file: BorrowedFd<'_>,
         name: &str,
-        kind: Kind,
+        kind: DeviceKind,
         one_of_several: bool,
     ) -> io::Result<()> {
         let layer = match kind {
-            Kind::Packets => libc::IFF_TUN | libc::IFF_VNET_HDR,
-            Kind::Frames => libc::IFF_TAP,
+            DeviceKind::Packets => libc::IFF_TUN | libc::IFF_VNET_HDR,
+            DeviceKind::Frames => libc::IFF_TAP,
         };
         let several = if one_of_several { libc::IFF_MULTI_QUEUE } else { 0 };
         let mut request = InterfaceRequest {
@@ -90,7 +90,7 @@ impl Tun {
         request.name[..name.len()].copy_from_slice(name.as_bytes());
         // SAFETY: TUNSETIFF reads and writes one struct ifreq, whose size the request has.
         super::check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &mut request) })?;
-        if kind == Kind::Packets {
+        if kind == DeviceKind::Packets {
             // What a kernel does not know, it refuses with all the rest: those before 6.2 have no UDP.
             let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
             let offer = |offloads: libc::c_uint| {

@@ -141,7 +141,7 @@ impl<T: Copy> Producer<T> {
 
 /// How frames get from the driver into the shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Copying {
+pub(crate) enum CopyMode {
     /// The device writes there itself.
     ZeroCopy,
     /// The kernel copies.
@@ -190,7 +190,7 @@ impl Xsk {
         interface: u32,
         queue: u32,
         octets: usize,
-        copying: Copying,
+        copying: CopyMode,
         transmits: bool,
     ) -> io::Result<Self> {
         let too_long = || io::Error::from_raw_os_error(libc::EMSGSIZE);
@@ -236,8 +236,8 @@ impl Xsk {
         }
         fill.publish();
         let mode = match copying {
-            Copying::ZeroCopy => libc::XDP_ZEROCOPY,
-            Copying::Copy => libc::XDP_COPY,
+            CopyMode::ZeroCopy => libc::XDP_ZEROCOPY,
+            CopyMode::Copy => libc::XDP_COPY,
         };
         let address = libc::sockaddr_xdp {
             sxdp_family: libc::AF_XDP as _,

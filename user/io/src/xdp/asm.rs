@@ -30,7 +30,7 @@ pub(super) enum Size {
 
 /// When a jump is taken.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum When {
+pub(super) enum JumpCondition {
     Equal = 0x10,
     Greater = 0x20,
     NotEqual = 0x50,
@@ -196,19 +196,19 @@ impl Assembler {
     }
 
     /// Jumps where the lower 32 bits of a register compare so with a value.
-    pub(super) fn jump_if(&mut self, a: Reg, when: When, value: u32, to: Label) {
+    pub(super) fn jump_if(&mut self, a: Reg, when: JumpCondition, value: u32, to: Label) {
         self.jumps.push((self.code.len(), to));
         self.emit(0x06 | when as u8, a, Reg::R0, 0, value as i32);
     }
 
     /// Jumps where all 64 bits of a register compare so with a value: what the verifier wants of addresses.
-    pub(super) fn jump_if_value(&mut self, a: Reg, when: When, value: i32, to: Label) {
+    pub(super) fn jump_if_value(&mut self, a: Reg, when: JumpCondition, value: i32, to: Label) {
         self.jumps.push((self.code.len(), to));
         self.emit(0x05 | when as u8, a, Reg::R0, 0, value);
     }
 
     /// Jumps where two registers compare so, all 64 bits: the form in which the verifier sees bounds of pointers.
-    pub(super) fn jump_if_reg(&mut self, a: Reg, when: When, b: Reg, to: Label) {
+    pub(super) fn jump_if_reg(&mut self, a: Reg, when: JumpCondition, b: Reg, to: Label) {
         self.jumps.push((self.code.len(), to));
         self.emit(0x05 | 0x08 | when as u8, a, b, 0, 0);
     }
@@ -255,7 +255,7 @@ mod tests {
         let mut a = Assembler::default();
         let end = a.label();
         a.load(Size::H, Reg::R5, Reg::R2, 12);
-        a.jump_if(Reg::R5, When::NotEqual, 0x0008, end);
+        a.jump_if(Reg::R5, JumpCondition::NotEqual, 0x0008, end);
         a.set(Reg::R0, 1);
         a.place(end);
         a.exit();

@@ -1,6 +1,6 @@
 //! The program by which a TUN device with several queues chooses one for a packet to a UE.
 
-use super::asm::{Assembler, Reg, Size, When};
+use super::asm::{Assembler, JumpCondition, Reg, Size};
 use crate::sys::bpf::Instruction;
 
 /// Where the destination is, as far as pools tell addresses apart: IPv4's, and the lower half of an IPv6 prefix of 64 bits.
@@ -15,7 +15,7 @@ pub(crate) fn by_ue(queues: u32) -> Vec<Instruction> {
     a.copy(Reg::R6, Reg::R1);
     a.load_packet(Size::B, 0);
     a.and(Reg::R0, 0xf0);
-    a.jump_if(Reg::R0, When::Equal, 0x60, six);
+    a.jump_if(Reg::R0, JumpCondition::Equal, 0x60, six);
     a.load_packet(Size::W, IPV4_AT);
     a.jump(found);
     a.place(six);

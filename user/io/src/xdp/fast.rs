@@ -13,11 +13,11 @@ use whimbrel_user::{
     fast_state,
 };
 
-use super::asm::{Assembler, Do, Label, Reg, Size, When};
+use super::asm::{Assembler, Do, JumpCondition, Label, Reg, Size};
 use super::headers::{
     OUTER, at_most, checksum, datagram_checksum, frame, header_sum, hop_off, length, no_extension, trim,
 };
-use super::steer::{ETHERNET, Pool, UDP, expect, half, kind, within, word};
+use super::steer::{ETHERNET, UDP, UeAddressPool, expect, half, kind, within, word};
 
 /// Parameters shared by all programs of the fast path.
 #[derive(Clone, Debug)]
@@ -35,9 +35,9 @@ pub(crate) struct Fast {
     /// How the session of a TEID is found.
     pub(crate) teids: Teids,
     /// UEs' addresses, and destinations that are denied to UEs.
-    pub(crate) pools: Vec<Pool>,
+    pub(crate) pools: Vec<UeAddressPool>,
     /// Index of a pool's first address in `ues`, or `prefixes`.
-    pub(crate) places: Vec<(Pool, u32)>,
+    pub(crate) places: Vec<(UeAddressPool, u32)>,
     pub(crate) time: Time,
     /// Address of N3 on this host.
     pub(crate) own: [u8; 4],
@@ -46,7 +46,7 @@ pub(crate) struct Fast {
 
 impl Fast {
     /// Whether there are UEs of a pool.
-    pub(super) fn has(&self, pool: &Pool) -> bool {
+    pub(super) fn has(&self, pool: &UeAddressPool) -> bool {
         self.places.iter().any(|(of, _)| of == pool)
     }
 }
@@ -206,15 +206,15 @@ pub(super) fn uplink(a: &mut Assembler, fast: &Fast, up: Label) {
     a.copy(Reg::R4, Reg::R2);
     a.add(Reg::R4, ETHERNET.into());
     a.combine(Reg::R4, Do::Add, Reg::R7);
-    a.jump_if_reg(Reg::R4, When::Greater, Reg::R3, up);
+    a.jump_if_reg(Reg::R4, JumpCondition::Greater, Reg::R3, up);
     length(a, Reg::R8, Reg::R2, ETHERNET + 24);
     at_most(a, Reg::R8, 20, Reg::R7, up);
     datagram_checksum(a, up);
     length(a, Reg::R7, Reg::R2, ETHERNET + OUTER + 2);
     at_most(a, Reg::R7, 16, Reg::R8, up);
     a.load(Size::H, Reg::R5, Reg::R2, gtpu);
-    a.jump_if(Reg::R5, When::Equal, half([0x34, 0xff]), extended);
-    a.jump_if(Reg::R5, When::NotEqual, half([0x30, 0xff]), up);
+    a.jump_if(Reg::R5, JumpCondition::Equal, half([0x34, 0xff]), extended);
+    a.jump_if(Reg::R5, JumpCondition::NotEqual, half([0x30, 0xff]), up);
     a.store_value(Size::D, Reg::Frame, HEADER, 8);
     a.set(Reg::R8, NO_FLOW);
     a.set(Reg::R1, 8);
@@ -227,7 +227,7 @@ pub(super) fn uplink(a: &mut Assembler, fast: &Fast, up: Label) {
     expect(a, Size::B, gtpu + 15, 0, up);
     a.load(Size::B, Reg::R5, Reg::R2, gtpu + 13);
     a.and(Reg::R5, 0xf0);
-    a.jump_if(Reg::R5, When::NotEqual, 0x10, up);
+    a.jump_if(Reg::R5, JumpCondition::NotEqual, 0x10, up);
     a.load(Size::B, Reg::R8, Reg::R2, gtpu + 14);
     a.and(Reg::R8, 0x3f);
     a.store_value(Size::D, Reg::Frame, HEADER, 16);
@@ -236,9 +236,9 @@ pub(super) fn uplink(a: &mut Assembler, fast: &Fast, up: Label) {
     a.add(Reg::R9, i32::from(gtpu) + 16);
     a.place(inner);
     a.load(Size::B, Reg::R5, Reg::R9, 0);
-    a.jump_if(Reg::R5, When::Equal, 0x45, four);
+    a.jump_if(Reg::R5, JumpCondition::Equal, 0x45, four);
     a.and(Reg::R5, 0xf0);
-    a.jump_if(Reg::R5, When::NotEqual, 0x60, up);
+    a.jump_if(Reg::R5, JumpCondition::NotEqual, 0x60, up);
     from_ue(a, fast, false, up);
     a.place(four);
     from_ue(a, fast, true, up);
@@ -265,14 +265,14 @@ fn from_ue(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     if !v4 {
         a.copy(Reg::R4, Reg::R9);
         a.add(Reg::R4, 40);
-        a.jump_if_reg(Reg::R4, When::Greater, Reg::R3, up);
+        a.jump_if_reg(Reg::R4, JumpCondition::Greater, Reg::R3, up);
     }
     a.load(Size::B, Reg::R5, Reg::R9, if v4 { 8 } else { 7 });
-    a.jump_if(Reg::R5, When::LessOrEqual, 1, up); // no hops left: the kernel answers
+    a.jump_if(Reg::R5, JumpCondition::LessOrEqual, 1, up); // no hops left: the kernel answers
     if v4 {
         checksum(a, Reg::R9, 0, up);
         length(a, Reg::R5, Reg::R9, 2);
-        a.jump_if(Reg::R5, When::Less, 20, up);
+        a.jump_if(Reg::R5, JumpCondition::Less, 20, up);
     } else {
         no_extension(a, Reg::R9, 0, unusual.unwrap_or(up));
         length(a, Reg::R5, Reg::R9, 4);
@@ -281,14 +281,14 @@ fn from_ue(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     a.store(Size::D, Reg::Frame, OCTETS, Reg::R5);
     a.combine(Reg::R5, Do::Add, Reg::R1);
     a.add(Reg::R7, 8);
-    a.jump_if_reg(Reg::R5, When::Greater, Reg::R7, up);
+    a.jump_if_reg(Reg::R5, JumpCondition::Greater, Reg::R7, up);
     // Packets to UEs and to denied destinations go to the pipeline.
     for pool in fast.pools.iter().filter(|p| p.first.is_ipv4() == v4) {
         let other = a.label();
         for (i, (first, mask)) in pool.words().into_iter().enumerate().filter(|(_, (_, mask))| *mask != 0) {
             a.load(Size::W, Reg::R4, Reg::R9, if v4 { 16 } else { 24 } + 4 * i as i16);
             a.and(Reg::R4, mask as i32);
-            a.jump_if(Reg::R4, When::NotEqual, first, other);
+            a.jump_if(Reg::R4, JumpCondition::NotEqual, first, other);
         }
         a.jump(up);
         a.place(other);
@@ -301,27 +301,27 @@ fn from_ue(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
         for at in [8, 24] {
             a.load(Size::B, Reg::R5, Reg::R9, at);
             for first in [0, 0xfe, 0xff] {
-                a.jump_if(Reg::R5, When::Equal, first, up);
+                a.jump_if(Reg::R5, JumpCondition::Equal, first, up);
             }
         }
         a.load(Size::W, Reg::R7, Reg::R9, 12);
         a.store(Size::W, Reg::Frame, PREFIX, Reg::R7);
         a.load(Size::W, Reg::R7, Reg::R9, 8);
     }
-    a.jump_if(Reg::R7, When::Equal, 0, up); // unspecified, as in sessions without an address of the family
+    a.jump_if(Reg::R7, JumpCondition::Equal, 0, up); // unspecified, as in sessions without an address of the family
     now(a, fast, up);
     a.load(Size::D, Reg::R9, Reg::Frame, ENTRY);
     let held = LockedSession::lock(a, up);
     a.load(Size::W, Reg::R1, Reg::R9, field!(teid));
     a.load(Size::W, Reg::R2, Reg::Frame, TEID);
-    a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R2, held.other);
+    a.jump_if_reg(Reg::R1, JumpCondition::NotEqual, Reg::R2, held.other);
     // Packets from another address than the session's gNB go to the pipeline.
     a.load(Size::W, Reg::R1, Reg::R9, field!(gnb_ipv4));
     a.load(Size::W, Reg::R2, Reg::Frame, GNB);
-    a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R2, held.other);
+    a.jump_if_reg(Reg::R1, JumpCondition::NotEqual, Reg::R2, held.other);
     a.load(Size::B, Reg::R1, Reg::R9, field!(ul_flow));
-    a.jump_if(Reg::R1, When::Equal, FastEntry::ANY_FLOW.into(), flow);
-    a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R8, held.drops[0]);
+    a.jump_if(Reg::R1, JumpCondition::Equal, FastEntry::ANY_FLOW.into(), flow);
+    a.jump_if_reg(Reg::R1, JumpCondition::NotEqual, Reg::R8, held.drops[0]);
     a.place(flow);
     is_ues(a, v4, Reg::R9, Reg::R7, held.drops[1]);
     let way = if v4 { UP } else { UP_IPV6 };
@@ -337,7 +337,7 @@ fn from_ue(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     a.add(Reg::R2, OUTER.into());
     a.copy(Reg::R1, Reg::R6);
     a.call(helper::XDP_ADJUST_HEAD);
-    a.jump_if(Reg::R0, When::NotEqual, 0, leave);
+    a.jump_if(Reg::R0, JumpCondition::NotEqual, 0, leave);
     frame(a);
     within(a, ETHERNET + 20, leave);
     hop_off(a, v4);
@@ -349,10 +349,10 @@ fn from_ue(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
         a.load(Size::D, Reg::R9, Reg::Frame, ENTRY);
         a.load(Size::W, Reg::R1, Reg::R9, field!(teid));
         a.load(Size::W, Reg::R2, Reg::Frame, TEID);
-        a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R2, up);
+        a.jump_if_reg(Reg::R1, JumpCondition::NotEqual, Reg::R2, up);
         a.load(Size::W, Reg::R1, Reg::R9, field!(gnb_ipv4));
         a.load(Size::W, Reg::R2, Reg::Frame, GNB);
-        a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R2, up);
+        a.jump_if_reg(Reg::R1, JumpCondition::NotEqual, Reg::R2, up);
         leave_word(a, up);
     }
 }
@@ -364,11 +364,11 @@ fn suspected(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
         // Addresses of no data network: `is_special` of whimbrel_user. Those of IPv6 are checked with the source.
         a.load(Size::B, Reg::R4, Reg::R9, destination);
         for first in [0, 127] {
-            a.jump_if(Reg::R4, When::Equal, first, up);
+            a.jump_if(Reg::R4, JumpCondition::Equal, first, up);
         }
-        a.jump_if(Reg::R4, When::Greater, 223, up);
+        a.jump_if(Reg::R4, JumpCondition::Greater, 223, up);
         a.load(Size::H, Reg::R4, Reg::R9, destination);
-        a.jump_if(Reg::R4, When::Equal, half([169, 254]), up);
+        a.jump_if(Reg::R4, JumpCondition::Equal, half([169, 254]), up);
     }
     a.store_value(Size::W, Reg::Frame, KEY, 0);
     look_up(a, fast.suspects, up);
@@ -389,7 +389,7 @@ fn suspected(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     a.load(Size::D, Reg::R4, Reg::R0, 0);
     a.combine(Reg::R4, Do::ShiftRight, Reg::R5);
     a.and(Reg::R4, 1);
-    a.jump_if(Reg::R4, When::NotEqual, 0, up);
+    a.jump_if(Reg::R4, JumpCondition::NotEqual, 0, up);
 }
 
 /// A packet of the session whose entry is at `R9` goes up, and so must the following ones.
@@ -404,11 +404,11 @@ fn leave_word(a: &mut Assembler, up: Label) {
 fn is_ues(a: &mut Assembler, v4: bool, entry: Reg, first: Reg, other: Label) {
     let field = if v4 { field!(ue_ipv4) } else { field!(ue_ipv6) };
     a.load(Size::W, Reg::R1, entry, field);
-    a.jump_if_reg(Reg::R1, When::NotEqual, first, other);
+    a.jump_if_reg(Reg::R1, JumpCondition::NotEqual, first, other);
     if !v4 {
         a.load(Size::W, Reg::R1, entry, field + 4);
         a.load(Size::W, Reg::R2, Reg::Frame, PREFIX);
-        a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R2, other);
+        a.jump_if_reg(Reg::R1, JumpCondition::NotEqual, Reg::R2, other);
     }
 }
 
@@ -435,7 +435,7 @@ pub(super) fn downlink(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     a.store(Size::W, Reg::Frame, KEY, Reg::R1);
     look_up(a, if v4 { fast.ues } else { fast.prefixes }, up);
     a.load(Size::D, Reg::R1, Reg::R0, 0);
-    a.jump_if(Reg::R1, When::Equal, 0, up);
+    a.jump_if(Reg::R1, JumpCondition::Equal, 0, up);
     a.add(Reg::R1, -1);
     a.store(Size::W, Reg::Frame, KEY, Reg::R1);
     fetch(a, fast, up);
@@ -444,7 +444,7 @@ pub(super) fn downlink(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     if v4 {
         checksum(a, Reg::R2, ETHERNET, up);
         length(a, Reg::R8, Reg::R2, ETHERNET + 2);
-        a.jump_if(Reg::R8, When::Less, 20, up);
+        a.jump_if(Reg::R8, JumpCondition::Less, 20, up);
     } else {
         no_extension(a, Reg::R2, ETHERNET, unusual.unwrap_or(up));
         length(a, Reg::R8, Reg::R2, ETHERNET + 4);
@@ -453,7 +453,7 @@ pub(super) fn downlink(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     a.copy(Reg::R4, Reg::R2);
     a.add(Reg::R4, ETHERNET.into());
     a.combine(Reg::R4, Do::Add, Reg::R8);
-    a.jump_if_reg(Reg::R4, When::Greater, Reg::R3, up);
+    a.jump_if_reg(Reg::R4, JumpCondition::Greater, Reg::R3, up);
     a.store(Size::D, Reg::Frame, OCTETS, Reg::R8);
     a.load(Size::W, Reg::R7, Reg::R2, destination);
     now(a, fast, up);
@@ -469,7 +469,7 @@ pub(super) fn downlink(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     a.store(Size::W, Reg::Frame, TOS, Reg::R1);
     a.store_value(Size::D, Reg::Frame, HEADER, 8);
     a.load(Size::W, Reg::R1, Reg::Frame, CONTAINER);
-    a.jump_if(Reg::R1, When::Equal, 0, bare);
+    a.jump_if(Reg::R1, JumpCondition::Equal, 0, bare);
     a.store_value(Size::D, Reg::Frame, HEADER, 16);
     a.place(bare);
     pass(a, fast, DOWN, &held);
@@ -486,7 +486,7 @@ pub(super) fn downlink(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     a.negate(Reg::R2);
     a.copy(Reg::R1, Reg::R6);
     a.call(helper::XDP_ADJUST_HEAD);
-    a.jump_if(Reg::R0, When::NotEqual, 0, leave);
+    a.jump_if(Reg::R0, JumpCondition::NotEqual, 0, leave);
     frame(a);
     within(a, ETHERNET + OUTER + 16, leave);
     ip_header(a, fast);
@@ -510,7 +510,7 @@ pub(super) fn downlink(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     a.big_endian_16(Reg::R4);
     a.store(Size::H, Reg::R2, gtpu + 2, Reg::R4);
     a.load(Size::W, Reg::R5, Reg::Frame, CONTAINER);
-    a.jump_if(Reg::R5, When::NotEqual, 0, headers);
+    a.jump_if(Reg::R5, JumpCondition::NotEqual, 0, headers);
     a.store_value(Size::H, Reg::R2, gtpu, half([0x30, 0xff]) as i32);
     a.jump(done);
     a.place(headers);
@@ -530,7 +530,7 @@ pub(super) fn downlink(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
 
 /// `R5` = where the address to which the packet at `R2` goes is among the UEs, `R1` = the index of the session that has it, if it is as
 /// UPF-C prefers it, and on to [`downlink`].
-pub(super) fn place(a: &mut Assembler, pool: &Pool, first: u32, down: Label) {
+pub(super) fn place(a: &mut Assembler, pool: &UeAddressPool, first: u32, down: Label) {
     // Of a prefix its lower word: a pool has the upper one.
     let (at, of_pool, begins) = match pool.first {
         IpAddr::V4(of_pool) => (ETHERNET + 16, of_pool.to_bits(), POOL_RESERVED_FIRST),
@@ -565,8 +565,8 @@ impl LockedSession {
         a.place(again);
         a.set(Reg::R0, fast_state::FREE as i32);
         a.compare_exchange(Reg::R9, field!(state), Reg::R2);
-        a.jump_if(Reg::R0, When::Equal, fast_state::FREE, taken);
-        a.jump_if(Reg::R0, When::NotEqual, fast_state::WATCHED, not_watched);
+        a.jump_if(Reg::R0, JumpCondition::Equal, fast_state::FREE, taken);
+        a.jump_if(Reg::R0, JumpCondition::NotEqual, fast_state::WATCHED, not_watched);
         a.set(Reg::R2, 1);
         a.add_shared(Reg::R9, field!(passed), Reg::R2);
         // The pipeline may have taken the entry, and read the count, since the state was read: the session's next
@@ -574,18 +574,18 @@ impl LockedSession {
         a.set(Reg::R0, fast_state::WATCHED as i32);
         a.set(Reg::R2, fast_state::WATCHED as i32);
         a.compare_exchange(Reg::R9, field!(state), Reg::R2);
-        a.jump_if(Reg::R0, When::Equal, fast_state::WATCHED, up);
+        a.jump_if(Reg::R0, JumpCondition::Equal, fast_state::WATCHED, up);
         a.store_value(Size::H, Reg::R9, field!(missed), 1);
         a.jump(up);
         a.place(not_watched);
-        a.jump_if(Reg::R0, When::NotEqual, fast_state::BUSY, up);
+        a.jump_if(Reg::R0, JumpCondition::NotEqual, fast_state::BUSY, up);
         a.add(Reg::R1, -1);
-        a.jump_if(Reg::R1, When::NotEqual, 0, again);
+        a.jump_if(Reg::R1, JumpCondition::NotEqual, 0, again);
         a.store_value(Size::H, Reg::R9, field!(missed), 1);
         a.jump(up);
         a.place(taken);
         a.load(Size::H, Reg::R1, Reg::R9, field!(missed));
-        a.jump_if(Reg::R1, When::NotEqual, 0, held.up);
+        a.jump_if(Reg::R1, JumpCondition::NotEqual, 0, held.up);
         held
     }
 
@@ -599,7 +599,7 @@ impl LockedSession {
         }
         a.place(dropped);
         a.load(Size::W, Reg::R1, Reg::R9, field!(dropped));
-        a.jump_if(Reg::R1, When::Equal, u32::MAX, self.up);
+        a.jump_if(Reg::R1, JumpCondition::Equal, u32::MAX, self.up);
         a.add(Reg::R1, 1);
         a.store(Size::W, Reg::R9, field!(dropped), Reg::R1);
         unlock(a, fast_state::FREE);
@@ -633,11 +633,11 @@ fn pass(a: &mut Assembler, fast: &Fast, way: FastDirection, held: &LockedSession
     let (filled, unpoliced, counted, later) = (a.label(), a.label(), a.label(), a.label());
     a.load(Size::D, Reg::R8, Reg::Frame, OCTETS);
     a.load(Size::W, Reg::R7, Reg::R9, field!(room));
-    a.jump_if_reg(Reg::R8, When::Greater, Reg::R7, held.up);
+    a.jump_if_reg(Reg::R8, JumpCondition::Greater, Reg::R7, held.up);
     a.combine(Reg::R7, Do::Subtract, Reg::R8);
     a.load(Size::H, Reg::R1, Reg::R9, field!(gates));
     a.and(Reg::R1, way.closed.into());
-    a.jump_if(Reg::R1, When::NotEqual, 0, held.drops[2]);
+    a.jump_if(Reg::R1, JumpCondition::NotEqual, 0, held.drops[2]);
     a.load(Size::H, Reg::R1, Reg::R9, way.hop);
     a.store(Size::W, Reg::Frame, KEY, Reg::R1);
     look_up(a, fast.hops, held.up);
@@ -652,33 +652,33 @@ fn pass(a: &mut Assembler, fast: &Fast, way: FastDirection, held: &LockedSession
         a.add(Reg::R2, OUTER.into());
     }
     a.load(Size::H, Reg::R1, Reg::Frame, HOP_MTU);
-    a.jump_if_reg(Reg::R2, When::Greater, Reg::R1, held.up);
+    a.jump_if_reg(Reg::R2, JumpCondition::Greater, Reg::R1, held.up);
     // The buckets of both directions fill.
     a.load(Size::D, Reg::R1, Reg::Frame, NOW);
     a.load(Size::D, Reg::R2, Reg::R9, field!(filled));
-    a.jump_if_reg(Reg::R1, When::LessOrEqual, Reg::R2, filled);
+    a.jump_if_reg(Reg::R1, JumpCondition::LessOrEqual, Reg::R2, filled);
     a.store(Size::D, Reg::R9, field!(filled), Reg::R1);
     a.combine(Reg::R1, Do::Subtract, Reg::R2);
     let short = a.label();
     a.set(Reg::R2, FILLED_IN_US as i32);
-    a.jump_if_reg(Reg::R1, When::LessOrEqual, Reg::R2, short);
+    a.jump_if_reg(Reg::R1, JumpCondition::LessOrEqual, Reg::R2, short);
     a.copy(Reg::R1, Reg::R2);
     a.place(short);
     for (kbps, tokens) in [(field!(ul_kbps), field!(ul_tokens)), (field!(dl_kbps), field!(dl_tokens))] {
         let (none, full, deep) = (a.label(), a.label(), a.label());
         a.load(Size::W, Reg::R2, Reg::R9, kbps);
-        a.jump_if(Reg::R2, When::Equal, FastEntry::UNPOLICED, none);
+        a.jump_if(Reg::R2, JumpCondition::Equal, FastEntry::UNPOLICED, none);
         a.load(Size::W, Reg::R4, Reg::R9, field!(window_us));
         a.combine(Reg::R4, Do::Multiply, Reg::R2);
-        a.jump_if_value(Reg::R4, When::Equal, 0, deep); // rate zero
+        a.jump_if_value(Reg::R4, JumpCondition::Equal, 0, deep); // rate zero
         a.set(Reg::R3, FastEntry::DEPTH_MIN as i32);
-        a.jump_if_reg(Reg::R4, When::Greater, Reg::R3, deep);
+        a.jump_if_reg(Reg::R4, JumpCondition::Greater, Reg::R3, deep);
         a.copy(Reg::R4, Reg::R3);
         a.place(deep);
         a.combine(Reg::R2, Do::Multiply, Reg::R1);
         a.load(Size::D, Reg::R3, Reg::R9, tokens);
         a.combine(Reg::R3, Do::Add, Reg::R2);
-        a.jump_if_reg(Reg::R3, When::LessOrEqual, Reg::R4, full);
+        a.jump_if_reg(Reg::R3, JumpCondition::LessOrEqual, Reg::R4, full);
         a.copy(Reg::R3, Reg::R4);
         a.place(full);
         a.store(Size::D, Reg::R9, tokens, Reg::R3);
@@ -686,11 +686,11 @@ fn pass(a: &mut Assembler, fast: &Fast, way: FastDirection, held: &LockedSession
     }
     a.place(filled);
     a.load(Size::W, Reg::R1, Reg::R9, way.kbps);
-    a.jump_if(Reg::R1, When::Equal, FastEntry::UNPOLICED, unpoliced);
+    a.jump_if(Reg::R1, JumpCondition::Equal, FastEntry::UNPOLICED, unpoliced);
     a.copy(Reg::R1, Reg::R8);
     a.multiply(Reg::R1, 8000);
     a.load(Size::D, Reg::R2, Reg::R9, way.tokens);
-    a.jump_if_reg(Reg::R1, When::Greater, Reg::R2, held.drops[3]);
+    a.jump_if_reg(Reg::R1, JumpCondition::Greater, Reg::R2, held.drops[3]);
     a.combine(Reg::R2, Do::Subtract, Reg::R1);
     a.store(Size::D, Reg::R9, way.tokens, Reg::R2);
     a.place(unpoliced);
@@ -698,12 +698,12 @@ fn pass(a: &mut Assembler, fast: &Fast, way: FastDirection, held: &LockedSession
     a.load(Size::W, Reg::R2, Reg::R9, field!(ul_packets));
     a.load(Size::W, Reg::R3, Reg::R9, field!(dl_packets));
     a.combine(Reg::R2, Do::Or, Reg::R3);
-    a.jump_if(Reg::R2, When::NotEqual, 0, counted);
+    a.jump_if(Reg::R2, JumpCondition::NotEqual, 0, counted);
     a.store(Size::D, Reg::R9, field!(first_packet), Reg::R1);
     a.place(counted);
     // The pipeline may have seen one since the last tick.
     a.load(Size::D, Reg::R2, Reg::R9, field!(last_packet));
-    a.jump_if_reg(Reg::R1, When::LessOrEqual, Reg::R2, later);
+    a.jump_if_reg(Reg::R1, JumpCondition::LessOrEqual, Reg::R2, later);
     a.store(Size::D, Reg::R9, field!(last_packet), Reg::R1);
     a.place(later);
     a.store(Size::W, Reg::R9, field!(room), Reg::R7);
@@ -755,7 +755,7 @@ fn look_up(a: &mut Assembler, map: i32, none: Label) {
     a.copy(Reg::R2, Reg::Frame);
     a.add(Reg::R2, KEY.into());
     a.call(helper::MAP_LOOKUP_ELEM);
-    a.jump_if_value(Reg::R0, When::Equal, 0, none);
+    a.jump_if_value(Reg::R0, JumpCondition::Equal, 0, none);
 }
 
 /// Saves the frame and its end over calls, so that the verifier knows its bounds.

@@ -1,6 +1,6 @@
 //! Headers of a frame that a program reads, checks and changes.
 
-use super::asm::{Assembler, Do, Label, Reg, Size, When};
+use super::asm::{Assembler, Do, JumpCondition, Label, Reg, Size};
 use super::steer::{DATA, DATA_END, ETHERNET, UDP, half, within};
 
 /// Helpers of linux/bpf.h, none of which is kept for GPL programs.
@@ -24,7 +24,7 @@ pub(super) fn length(a: &mut Assembler, to: Reg, from: Reg, at: i16) {
 pub(super) fn at_most(a: &mut Assembler, less: Reg, more: i32, than: Reg, up: Label) {
     a.copy(Reg::R4, less);
     a.add(Reg::R4, more);
-    a.jump_if_reg(Reg::R4, When::Greater, than, up);
+    a.jump_if_reg(Reg::R4, JumpCondition::Greater, than, up);
 }
 
 /// Folds the sum in a register to 16 bits. Uses `R5`.
@@ -51,7 +51,7 @@ pub(super) fn header_sum(a: &mut Assembler, at: Reg, offset: i16) {
 /// Goes on only if the checksum of an IPv4 header without options is right.
 pub(super) fn checksum(a: &mut Assembler, at: Reg, offset: i16, up: Label) {
     header_sum(a, at, offset);
-    a.jump_if(Reg::R4, When::NotEqual, 0xffff, up);
+    a.jump_if(Reg::R4, JumpCondition::NotEqual, 0xffff, up);
 }
 
 /// Goes on only if the UDP datagram's checksum is right or left out, `R8` being its octets. `R2`, `R3`, `R6` and `R8` stay.
@@ -60,8 +60,8 @@ pub(super) fn checksum(a: &mut Assembler, at: Reg, offset: i16, up: Label) {
 pub(super) fn datagram_checksum(a: &mut Assembler, up: Label) {
     let done = a.label();
     a.load(Size::H, Reg::R5, Reg::R2, ETHERNET + 26);
-    a.jump_if(Reg::R5, When::Equal, 0, done);
-    a.jump_if(Reg::R8, When::Greater, 2 * CHUNK_MAX as u32 - 1, up);
+    a.jump_if(Reg::R5, JumpCondition::Equal, 0, done);
+    a.jump_if(Reg::R8, JumpCondition::Greater, 2 * CHUNK_MAX as u32 - 1, up);
     // The pseudo-header: addresses, protocol, length.
     a.load(Size::W, Reg::R7, Reg::R2, ETHERNET + 12);
     a.load(Size::W, Reg::R4, Reg::R2, ETHERNET + 16);
@@ -71,7 +71,7 @@ pub(super) fn datagram_checksum(a: &mut Assembler, up: Label) {
     a.combine(Reg::R7, Do::Add, Reg::R4);
     fold(a, Reg::R7);
     a.load(Size::H, Reg::R5, Reg::R2, ETHERNET + 26);
-    a.jump_if_reg(Reg::R7, When::Equal, Reg::R5, done);
+    a.jump_if_reg(Reg::R7, JumpCondition::Equal, Reg::R5, done);
     a.copy(Reg::R9, Reg::R2);
     a.add(Reg::R9, (ETHERNET + 20).into());
     // In pieces that halve: the helper takes lengths that the verifier knows.
@@ -80,11 +80,11 @@ pub(super) fn datagram_checksum(a: &mut Assembler, up: Label) {
         let next = a.label();
         a.copy(Reg::R4, Reg::R8);
         a.and(Reg::R4, octets);
-        a.jump_if(Reg::R4, When::Equal, 0, next);
+        a.jump_if(Reg::R4, JumpCondition::Equal, 0, next);
         a.load(Size::W, Reg::R3, Reg::R6, DATA_END);
         a.copy(Reg::R4, Reg::R9);
         a.add(Reg::R4, octets);
-        a.jump_if_reg(Reg::R4, When::Greater, Reg::R3, up);
+        a.jump_if_reg(Reg::R4, JumpCondition::Greater, Reg::R3, up);
         a.set(Reg::R1, 0);
         a.set(Reg::R2, 0);
         a.copy(Reg::R3, Reg::R9);
@@ -101,10 +101,10 @@ pub(super) fn datagram_checksum(a: &mut Assembler, up: Label) {
         let next = a.label();
         a.copy(Reg::R4, Reg::R8);
         a.and(Reg::R4, octets);
-        a.jump_if(Reg::R4, When::Equal, 0, next);
+        a.jump_if(Reg::R4, JumpCondition::Equal, 0, next);
         a.copy(Reg::R4, Reg::R9);
         a.add(Reg::R4, octets);
-        a.jump_if_reg(Reg::R4, When::Greater, Reg::R3, up);
+        a.jump_if_reg(Reg::R4, JumpCondition::Greater, Reg::R3, up);
         a.load(size, Reg::R4, Reg::R9, 0);
         if cfg!(target_endian = "big") && octets == 1 {
             a.multiply(Reg::R4, 256);
@@ -114,7 +114,7 @@ pub(super) fn datagram_checksum(a: &mut Assembler, up: Label) {
         a.place(next);
     }
     fold(a, Reg::R7);
-    a.jump_if(Reg::R7, When::NotEqual, 0xffff, up);
+    a.jump_if(Reg::R7, JumpCondition::NotEqual, 0xffff, up);
     a.load(Size::W, Reg::R2, Reg::R6, DATA);
     a.load(Size::W, Reg::R3, Reg::R6, DATA_END);
     within(a, ETHERNET + OUTER + 16 + 20, up);
@@ -134,10 +134,10 @@ pub(super) fn trim(a: &mut Assembler, octets: Reg, leave: Label) {
     a.combine(Reg::R3, Do::Subtract, Reg::R2);
     a.copy(Reg::R2, octets);
     a.combine(Reg::R2, Do::Subtract, Reg::R3);
-    a.jump_if(Reg::R2, When::Equal, 0, whole);
+    a.jump_if(Reg::R2, JumpCondition::Equal, 0, whole);
     a.copy(Reg::R1, Reg::R6);
     a.call(helper::XDP_ADJUST_TAIL);
-    a.jump_if(Reg::R0, When::NotEqual, 0, leave);
+    a.jump_if(Reg::R0, JumpCondition::NotEqual, 0, leave);
     a.place(whole);
 }
 
@@ -146,7 +146,7 @@ pub(super) fn no_extension(a: &mut Assembler, at: Reg, offset: i16, up: Label) {
     let known = a.label();
     a.load(Size::B, Reg::R5, at, offset + 6);
     for protocol in [6, UDP, 58] {
-        a.jump_if(Reg::R5, When::Equal, protocol, known);
+        a.jump_if(Reg::R5, JumpCondition::Equal, protocol, known);
     }
     a.jump(up);
     a.place(known);

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use whimbrel_user::FastEntry;
 
-use super::asm::{Assembler, Do, Reg, Size, When};
+use super::asm::{Assembler, Do, JumpCondition, Reg, Size};
 use super::headers::{OUTER, checksum, frame as load_frame, hop_off};
 use super::steer::{ETHERNET, half, within, word};
 use crate::sys::bpf::Instruction;
@@ -147,7 +147,7 @@ fn always(verdict: i32) -> Vec<Instruction> {
 
 /// A bare program. Each of the first ones does what those before it do, and something more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Step {
+pub enum BareProgram {
     /// Reads both lines of the session's entry, whose index the packet says; takes the outer headers off, or makes room for them; sends
     /// the packet on.
     Read,
@@ -167,7 +167,7 @@ pub enum Step {
     ExactTime,
 }
 
-impl Step {
+impl BareProgram {
     /// All, as they stand in a table.
     pub const ALL: [Self; 8] = [
         Self::Read,
@@ -191,7 +191,7 @@ impl Step {
 }
 
 /// What bare programs read.
-pub(crate) struct Memory {
+pub(crate) struct BareProgramMemory {
     /// Descriptors of maps: [`FastEntry`] by index and by name, and indices by place.
     pub(crate) entries: i32,
     pub(crate) by_hash: i32,
@@ -203,7 +203,12 @@ pub(crate) struct Memory {
 }
 
 /// The program of a step.
-pub(crate) fn bare(step: Step, uplink: bool, to: &Addresses, memory: &Memory) -> Vec<Instruction> {
+pub(crate) fn bare(
+    step: BareProgram,
+    uplink: bool,
+    to: &Addresses,
+    memory: &BareProgramMemory,
+) -> Vec<Instruction> {
     const STATE: i16 = offset_of!(FastEntry, state) as i16;
     let mut a = Assembler::default();
     let end = a.label();
@@ -212,21 +217,21 @@ pub(crate) fn bare(step: Step, uplink: bool, to: &Addresses, memory: &Memory) ->
     let (least, name) = if uplink { (INNER + 20, GTPU + 4) } else { (ETHERNET + 20, ETHERNET + 16) };
     within(&mut a, least, end);
     a.load(Size::W, Reg::R5, Reg::R2, name);
-    if step != Step::ByHash {
+    if step != BareProgram::ByHash {
         a.big_endian_32(Reg::R5);
         a.and(Reg::R5, memory.mask as i32);
     }
     a.store(Size::W, Reg::Frame, -8, Reg::R5);
-    if step == Step::ByArray {
+    if step == BareProgram::ByArray {
         look_up(&mut a, memory.by_array, end);
         a.load(Size::W, Reg::R5, Reg::R0, 0);
         a.store(Size::W, Reg::Frame, -8, Reg::R5);
     }
-    look_up(&mut a, if step == Step::ByHash { memory.by_hash } else { memory.entries }, end);
+    look_up(&mut a, if step == BareProgram::ByHash { memory.by_hash } else { memory.entries }, end);
     a.copy(Reg::R9, Reg::R0);
     a.load(Size::W, Reg::R1, Reg::R9, 0);
     a.load(Size::W, Reg::R2, Reg::R9, STATE);
-    if step.does(Step::Headers) {
+    if step.does(BareProgram::Headers) {
         load_frame(&mut a);
         within(&mut a, least, end);
         checksum(&mut a, Reg::R2, ETHERNET, end);
@@ -235,24 +240,24 @@ pub(crate) fn bare(step: Step, uplink: bool, to: &Addresses, memory: &Memory) ->
         }
     }
     a.set(Reg::R7, 0);
-    if step.does(Step::Time) || step == Step::ExactTime {
-        a.call(if step == Step::ExactTime { KTIME_GET_NS } else { KTIME_GET_COARSE_NS });
+    if step.does(BareProgram::Time) || step == BareProgram::ExactTime {
+        a.call(if step == BareProgram::ExactTime { KTIME_GET_NS } else { KTIME_GET_COARSE_NS });
         a.copy(Reg::R7, Reg::R0);
     }
-    if step.does(Step::Lock) {
+    if step.does(BareProgram::Lock) {
         a.set(Reg::R0, 0);
         a.set(Reg::R2, 1);
         a.compare_exchange(Reg::R9, STATE, Reg::R2);
-        a.jump_if(Reg::R0, When::NotEqual, 0, end);
+        a.jump_if(Reg::R0, JumpCondition::NotEqual, 0, end);
     }
     // So that the measurement waits for the value, as a decision on it would.
     a.load(Size::W, Reg::R1, Reg::R9, 0);
-    if !step.does(Step::Lock) {
+    if !step.does(BareProgram::Lock) {
         a.load(Size::W, Reg::R2, Reg::R9, STATE);
         a.combine(Reg::R1, Do::Or, Reg::R2);
     }
-    a.jump_if(Reg::R1, When::NotEqual, 0, end);
-    if step.does(Step::Write) {
+    a.jump_if(Reg::R1, JumpCondition::NotEqual, 0, end);
+    if step.does(BareProgram::Write) {
         for (field, value) in [
             (offset_of!(FastEntry, ul_packets), 1),
             (offset_of!(FastEntry, ul_octets), 100),
@@ -264,7 +269,7 @@ pub(crate) fn bare(step: Step, uplink: bool, to: &Addresses, memory: &Memory) ->
         }
         a.store(Size::D, Reg::R9, offset_of!(FastEntry, last_packet) as i16, Reg::R7);
     }
-    if step.does(Step::Lock) {
+    if step.does(BareProgram::Lock) {
         a.set(Reg::R1, 0);
         a.store(Size::W, Reg::R9, STATE, Reg::R1);
     }
@@ -274,7 +279,7 @@ pub(crate) fn bare(step: Step, uplink: bool, to: &Addresses, memory: &Memory) ->
     a.call(XDP_ADJUST_HEAD);
     load_frame(&mut a);
     within(&mut a, ETHERNET + 20, end);
-    if step.does(Step::Headers) {
+    if step.does(BareProgram::Headers) {
         hop_off(&mut a, true);
     }
     let macs = [&to.next_mac[..], &[2, 0, 0, 0, 0, 1], &[8, 0]].concat();
@@ -295,7 +300,7 @@ fn look_up(a: &mut Assembler, map: i32, none: super::asm::Label) {
     a.copy(Reg::R2, Reg::Frame);
     a.add(Reg::R2, -8);
     a.call(MAP_LOOKUP_ELEM);
-    a.jump_if_value(Reg::R0, When::Equal, 0, none);
+    a.jump_if_value(Reg::R0, JumpCondition::Equal, 0, none);
 }
 
 fn drops(a: &mut Assembler, label: super::asm::Label) {

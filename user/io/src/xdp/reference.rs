@@ -20,13 +20,15 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use whimbrel_ids::Instant;
-use whimbrel_user::{Destination, DnIndex, FastEntry, FastPath, Origin, Shards, Slot, Verdict, fast_state};
+use whimbrel_user::{
+    BurstPacket, Destination, DnIndex, FastEntry, FastPath, Origin, PacketVerdict, Shards, fast_state,
+};
 
 use self::common::{GNB, UPF};
 use self::pair::{Driver, Pair, SEATS};
 use super::fast::{DROPS, Time};
-use super::steer::{self, Pool, Steered};
-use crate::ports::af_xdp::xdp_fast_path::{Memory, XdpFastPath};
+use super::steer::{self, SteeredFrames, UeAddressPool};
+use crate::ports::af_xdp::xdp_fast_path::{FastPathMemory, XdpFastPath};
 use crate::sys::bpf::{Program, SharedArray, SocketMap};
 
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 7];
@@ -40,10 +42,10 @@ const XDP_DROP: u32 = 1;
 const XDP_PASS: u32 = 2;
 const XDP_REDIRECT: u32 = 4;
 
-fn pool(first: [u8; 4], prefix: u8) -> Pool {
+fn pool(first: [u8; 4], prefix: u8) -> UeAddressPool {
     let mut gateway = first;
     gateway[3] += 1;
-    Pool { first: first.into(), prefix, gateway: gateway.into(), mtu: 1400 }
+    UeAddressPool { first: first.into(), prefix, gateway: gateway.into(), mtu: 1400 }
 }
 
 /// A program with all that the fast path needs, N3 and N6 on one interface.
@@ -62,9 +64,9 @@ impl Bench {
         let pools = [
             (pool([10, 45, 0, 0], 29), DnIndex(0)),
             (pool([10, 46, 0, 0], 16), DnIndex(1)),
-            (Pool { first, prefix: 48, gateway, mtu: 1400 }, DnIndex(0)),
+            (UeAddressPool { first, prefix: 48, gateway, mtu: 1400 }, DnIndex(0)),
         ];
-        let memory = match Memory::new(config.sessions_max, &pools, vec![DnIndex(0), DnIndex(1)]) {
+        let memory = match FastPathMemory::new(config.sessions_max, &pools, vec![DnIndex(0), DnIndex(1)]) {
             Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
                 eprintln!("skipped: BPF maps are not permitted here ({e})");
                 return None;
@@ -75,10 +77,10 @@ impl Bench {
         let sockets = SocketMap::new(1).unwrap();
         memory.set_device(0, 1).unwrap();
         let fast = memory.fast(config.teids(), &pair::isolation().deny, UPF, 2152, Time::Test(clock.fd()));
-        let steered = Steered {
+        let steered = SteeredFrames {
             ipv4: Some(UPF),
             pools: pools.iter().map(|(pool, _)| *pool).collect(),
-            ..Steered::new(MAC, None, 2152)
+            ..SteeredFrames::new(MAC, None, 2152)
         };
         let code = steer::program(&[steered], sockets.fd(), Some(&fast));
         // The kernel's verifier gives up when a signal comes, as it does on a busy host.
@@ -105,7 +107,7 @@ impl Bench {
         u.only()
             .expect(only)
             .attach_fast_path(Box::new(XdpFastPath { memory: Arc::clone(&offloaded.memory), ..offloaded }));
-        Box::new(move |u: &mut Shards, now: Instant, slots: &mut [Slot]| {
+        Box::new(move |u: &mut Shards, now: Instant, slots: &mut [BurstPacket]| {
             let u = u.only().expect(only);
             let _sockets = &_sockets; // live as long as the program
             clock[0].store(now.0, Ordering::Relaxed);
@@ -126,7 +128,7 @@ impl Bench {
                         let reasons = DROPS.into_iter();
                         let mut new =
                             reasons.filter(|r| after.dropped[*r as usize] != before.dropped[*r as usize]);
-                        slot.verdict = Verdict::Drop(new.next().expect("a reason"));
+                        slot.verdict = PacketVerdict::Drop(new.next().expect("a reason"));
                         assert_eq!(new.next(), None);
                     }
                     other => panic!("{other}"),
@@ -159,14 +161,14 @@ fn inner_at(message: &[u8]) -> usize {
 }
 
 /// Whether the UE's packet is one of IPv6.
-fn is_ipv6(slot: &Slot) -> bool {
+fn is_ipv6(slot: &BurstPacket) -> bool {
     let octets = slot.packet.octets();
     let at = if matches!(slot.origin, Origin::N3 { .. }) { inner_at(octets) } else { 0 };
     octets.get(at).is_some_and(|first| first >> 4 == 6)
 }
 
 /// The frame that brings a packet; the UE's packet has a right checksum there.
-fn framed(slot: &Slot) -> Vec<u8> {
+fn framed(slot: &BurstPacket) -> Vec<u8> {
     let mut octets = slot.packet.octets().to_vec();
     let at = if matches!(slot.origin, Origin::N3 { .. }) { inner_at(&octets) } else { 0 };
     let six = is_ipv6(slot);
@@ -201,7 +203,7 @@ fn framed(slot: &Slot) -> Vec<u8> {
 }
 
 /// Reads what the program has sent as what the pipeline would have decided.
-fn arrived(slot: &mut Slot, frame: &[u8]) {
+fn arrived(slot: &mut BurstPacket, frame: &[u8]) {
     let original = slot.packet.octets().to_vec();
     let to_gnb = !matches!(slot.origin, Origin::N3 { .. });
     let six = |octets: &[u8]| octets[0] >> 4 == 6;
@@ -221,11 +223,11 @@ fn arrived(slot: &mut Slot, frame: &[u8]) {
         assert_eq!(&packet[20..28], words.as_flattened());
         let tos = packet[1];
         packet.drain(..28);
-        slot.verdict = Verdict::Send(Destination::N3 { peer: SocketAddr::new(GNB.ip(), 2152), tos });
+        slot.verdict = PacketVerdict::Send(Destination::N3 { peer: SocketAddr::new(GNB.ip(), 2152), tos });
         (inner_at(&packet), 0)
     } else {
         assert_eq!(frame[..6], ROUTER_MAC);
-        slot.verdict = Verdict::Send(Destination::N6 { dn: DnIndex(0) });
+        slot.verdict = PacketVerdict::Send(Destination::N6 { dn: DnIndex(0) });
         (0, inner_at(&original))
     };
     // A hop less, one of which is left, and else as it came.

@@ -2,14 +2,14 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::asm::{Assembler, Label, Reg, Size, When};
+use super::asm::{Assembler, JumpCondition, Label, Reg, Size};
 use super::fast::{self, Fast};
-use crate::gre::Tunnel;
+use crate::gre::GreTunnel;
 use crate::sys::bpf::Instruction;
 
 /// The frames that are redirected on an Ethernet interface, of one VLAN or untagged.
 #[derive(Clone, Debug)]
-pub(crate) struct Steered {
+pub(crate) struct SteeredFrames {
     /// VLAN identifier of the frames.
     pub(crate) vlan: Option<u16>,
     /// The interface's own Ethernet address; frames to other addresses are passed to the kernel.
@@ -20,15 +20,15 @@ pub(crate) struct Steered {
     pub(crate) ipv6: Option<Ipv6Addr>,
     pub(crate) port: u16,
     /// N6: packets to UEs.
-    pub(crate) pools: Vec<Pool>,
+    pub(crate) pools: Vec<UeAddressPool>,
     /// N6 too: tunnels with packets to UEs.
-    pub(crate) tunnels: Vec<(Tunnel, Vec<Pool>)>,
+    pub(crate) tunnels: Vec<(GreTunnel, Vec<UeAddressPool>)>,
 }
 
 /// UEs' addresses of a data network. Packets that the kernel must answer are passed to it: those that are too long for
 /// UEs, have no hops left, or are for the host's own address in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pool {
+pub(crate) struct UeAddressPool {
     /// The first address of all.
     pub(crate) first: IpAddr,
     /// Length of the prefix in bits.
@@ -39,7 +39,7 @@ pub(crate) struct Pool {
     pub(crate) mtu: u16,
 }
 
-impl Steered {
+impl SteeredFrames {
     /// Steering without any session.
     pub(crate) fn new(mac: [u8; 6], vlan: Option<u16>, port: u16) -> Self {
         Self { vlan, mac, ipv4: None, ipv6: None, port, pools: Vec::new(), tunnels: Vec::new() }
@@ -57,7 +57,7 @@ impl Steered {
     }
 }
 
-impl Pool {
+impl UeAddressPool {
     /// Whether an address is of it.
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
         match (self.first, address) {
@@ -154,7 +154,7 @@ pub(super) fn kind(v4: bool) -> u32 {
 
 /// The program: selected frames go to the socket of the frame's queue in the map `sockets`, or to the kernel if there is none.
 /// The fast path, if any, gets untagged frames first. Panics: if nothing is selected.
-pub(crate) fn program(to: &[Steered], sockets: i32, fast: Option<&Fast>) -> Vec<Instruction> {
+pub(crate) fn program(to: &[SteeredFrames], sockets: i32, fast: Option<&Fast>) -> Vec<Instruction> {
     assert!(!to.is_empty(), "something is steered");
     let mut a = Assembler::default();
     let labels = Labels { pass: a.label(), take: a.label(), down: [a.label(), a.label()] };
@@ -202,15 +202,15 @@ struct Labels {
 const FAMILIES: [bool; 2] = [true, false];
 
 /// Judges frames of one VLAN, or untagged ones; jumps to `other` for other frames.
-fn steer(a: &mut Assembler, to: &Steered, fast: Option<&Fast>, labels: &Labels, other: Label) {
+fn steer(a: &mut Assembler, to: &SteeredFrames, fast: Option<&Fast>, labels: &Labels, other: Label) {
     let &Labels { pass, take, down } = labels;
-    let of_pool = |a: &mut Assembler, at: &HeaderLayout, p: &Pool, down| match fast
+    let of_pool = |a: &mut Assembler, at: &HeaderLayout, p: &UeAddressPool, down| match fast
         .and_then(|f| f.places.iter().find(|(of, _)| of == p))
     {
         Some((_, first)) => pool(a, at, p, &mut |a| fast::place(a, p, *first, down), pass),
         None => pool(a, at, p, &mut |a| a.jump(take), pass),
     };
-    let of = |v4: bool| move |p: &&Pool| p.first.is_ipv4() == v4;
+    let of = |v4: bool| move |p: &&UeAddressPool| p.first.is_ipv4() == v4;
     let has_pool = |v4: bool| {
         let of_n3 = if v4 { to.ipv4.is_some() } else { to.ipv6.is_some() };
         of_n3
@@ -222,15 +222,15 @@ fn steer(a: &mut Assembler, to: &Steered, fast: Option<&Fast>, labels: &Labels, 
     within(a, v4.payload, other);
     a.load(Size::H, Reg::R5, Reg::R2, 12);
     if let Some(id) = to.vlan {
-        a.jump_if(Reg::R5, When::NotEqual, half([0x81, 0x00]), other);
+        a.jump_if(Reg::R5, JumpCondition::NotEqual, half([0x81, 0x00]), other);
         a.load(Size::H, Reg::R5, Reg::R2, ETHERNET);
         a.and(Reg::R5, half([0x0f, 0xff]) as i32);
-        a.jump_if(Reg::R5, When::NotEqual, half(id.to_be_bytes()), other);
+        a.jump_if(Reg::R5, JumpCondition::NotEqual, half(id.to_be_bytes()), other);
         a.load(Size::H, Reg::R5, Reg::R2, start - 2);
     }
     let ipv4 = a.label();
-    a.jump_if(Reg::R5, When::Equal, kind(true), ipv4);
-    a.jump_if(Reg::R5, When::NotEqual, kind(false), other);
+    a.jump_if(Reg::R5, JumpCondition::Equal, kind(true), ipv4);
+    a.jump_if(Reg::R5, JumpCondition::NotEqual, kind(false), other);
     expect(a, Size::W, 0, word(&to.mac), pass);
     expect(a, Size::H, 4, half([to.mac[4], to.mac[5]]), pass);
     if has_pool(false) {
@@ -272,7 +272,7 @@ fn steer(a: &mut Assembler, to: &Steered, fast: Option<&Fast>, labels: &Labels, 
 fn unfragmented(a: &mut Assembler, at: &HeaderLayout, pass: Label) {
     a.load(Size::H, Reg::R5, Reg::R2, at.start + 6);
     a.and(Reg::R5, half([0x3f, 0xff]) as i32);
-    a.jump_if(Reg::R5, When::NotEqual, 0, pass);
+    a.jump_if(Reg::R5, JumpCondition::NotEqual, 0, pass);
 }
 
 /// Continues only with a UDP datagram to the port.
@@ -287,7 +287,7 @@ fn port(a: &mut Assembler, at: &HeaderLayout, port: u16, pass: Label) {
 fn tunnel(
     a: &mut Assembler,
     at: &HeaderLayout,
-    (tunnel, pools): &(Tunnel, Vec<Pool>),
+    (tunnel, pools): &(GreTunnel, Vec<UeAddressPool>),
     take: Label,
     pass: Label,
 ) {
@@ -325,7 +325,7 @@ fn tunnel(
 fn pool(
     a: &mut Assembler,
     at: &HeaderLayout,
-    pool: &Pool,
+    pool: &UeAddressPool,
     take: &mut dyn FnMut(&mut Assembler),
     pass: Label,
 ) {
@@ -333,16 +333,16 @@ fn pool(
     for (i, (first, mask)) in pool.words().into_iter().enumerate().filter(|(_, (_, mask))| *mask != 0) {
         a.load(Size::W, Reg::R5, Reg::R2, at.destination + 4 * i as i16);
         a.and(Reg::R5, mask as i32);
-        a.jump_if(Reg::R5, When::NotEqual, first, other);
+        a.jump_if(Reg::R5, JumpCondition::NotEqual, first, other);
     }
     expect_address(a, at.destination, pool.gateway, ue);
     a.jump(pass);
     a.place(ue);
     a.load(Size::H, Reg::R5, Reg::R2, at.length);
     a.big_endian_16(Reg::R5);
-    a.jump_if(Reg::R5, When::Greater, u32::from(pool.mtu) - at.uncounted, pass);
+    a.jump_if(Reg::R5, JumpCondition::Greater, u32::from(pool.mtu) - at.uncounted, pass);
     a.load(Size::B, Reg::R5, Reg::R2, at.hops);
-    a.jump_if(Reg::R5, When::Greater, 1, alive);
+    a.jump_if(Reg::R5, JumpCondition::Greater, 1, alive);
     a.jump(pass);
     a.place(alive);
     take(a);
@@ -360,13 +360,13 @@ fn expect_address(a: &mut Assembler, at: i16, address: IpAddr, other: Label) {
 pub(super) fn within(a: &mut Assembler, octets: i16, pass: Label) {
     a.copy(Reg::R4, Reg::R2);
     a.add(Reg::R4, octets.into());
-    a.jump_if_reg(Reg::R4, When::Greater, Reg::R3, pass);
+    a.jump_if_reg(Reg::R4, JumpCondition::Greater, Reg::R3, pass);
 }
 
 /// Continues only if the frame has this value there.
 pub(super) fn expect(a: &mut Assembler, size: Size, offset: i16, value: u32, pass: Label) {
     a.load(size, Reg::R5, Reg::R2, offset);
-    a.jump_if(Reg::R5, When::NotEqual, value, pass);
+    a.jump_if(Reg::R5, JumpCondition::NotEqual, value, pass);
 }
 
 #[cfg(test)]
@@ -422,7 +422,7 @@ mod tests {
         let Some((sockets, _socket)) = sockets() else { return };
         let (v4, v6) = (IpAddr::from([192, 0, 2, 1]), "2001:db8::1".parse::<IpAddr>().unwrap());
         let steered = |addresses: &[IpAddr]| {
-            let to = Steered::new(MAC, None, 2152).with_addresses(addresses.iter().copied());
+            let to = SteeredFrames::new(MAC, None, 2152).with_addresses(addresses.iter().copied());
             Program::load(&program(&[to], sockets.fd(), None)).unwrap_or_else(|e| panic!("{e}"))
         };
         let both = steered(&[v4, v6]);
@@ -469,7 +469,7 @@ mod tests {
     #[test]
     fn packets_to_ues_are_taken_unless_the_kernel_must_answer() {
         let Some((sockets, _socket)) = sockets() else { return };
-        let pool = |first: &str, prefix, gateway: &str| Pool {
+        let pool = |first: &str, prefix, gateway: &str| UeAddressPool {
             first: first.parse().unwrap(),
             prefix,
             gateway: gateway.parse().unwrap(),
@@ -485,7 +485,7 @@ mod tests {
             assert!(pool.contains(pool.first) && pool.contains(pool.gateway));
         }
         let steered = |n3: Option<Ipv4Addr>| {
-            let to = Steered { ipv4: n3, pools: pools.clone(), ..Steered::new(MAC, None, 2152) };
+            let to = SteeredFrames { ipv4: n3, pools: pools.clone(), ..SteeredFrames::new(MAC, None, 2152) };
             Program::load(&program(&[to], sockets.fd(), None)).unwrap_or_else(|e| panic!("{e}"))
         };
         let alone = steered(None);
@@ -520,19 +520,24 @@ mod tests {
         [&frame[..12], &[0x81, 0], &tag.to_be_bytes(), &frame[12..]].concat()
     }
 
-    fn ues(first: &str, prefix: u8, gateway: &str) -> Pool {
-        Pool { first: first.parse().unwrap(), prefix, gateway: gateway.parse().unwrap(), mtu: 1400 }
+    fn ues(first: &str, prefix: u8, gateway: &str) -> UeAddressPool {
+        UeAddressPool { first: first.parse().unwrap(), prefix, gateway: gateway.parse().unwrap(), mtu: 1400 }
     }
 
     #[test] // IEEE 802.1Q §9.6: the number is the lower twelve bits, the others a priority
     fn frames_of_a_vlan_are_distinguished_from_others() {
         let Some((sockets, _socket)) = sockets() else { return };
-        let n3 = Steered { ipv4: Some(Ipv4Addr::new(192, 0, 2, 1)), ..Steered::new(MAC, Some(7), 2152) };
+        let n3 = SteeredFrames {
+            ipv4: Some(Ipv4Addr::new(192, 0, 2, 1)),
+            ..SteeredFrames::new(MAC, Some(7), 2152)
+        };
         let pools = vec![ues("10.45.0.0", 16, "10.45.0.1"), ues("2001:db8:45::", 48, "2001:db8:45::1")];
         let other_mac = [2, 0, 0, 0, 0, 3];
-        let n6 = Steered { pools: pools.clone(), ..Steered::new(other_mac, Some(0x123), 2152) };
-        let plain =
-            Steered { pools: vec![ues("10.46.0.0", 16, "10.46.0.1")], ..Steered::new(MAC, None, 2152) };
+        let n6 = SteeredFrames { pools: pools.clone(), ..SteeredFrames::new(other_mac, Some(0x123), 2152) };
+        let plain = SteeredFrames {
+            pools: vec![ues("10.46.0.0", 16, "10.46.0.1")],
+            ..SteeredFrames::new(MAC, None, 2152)
+        };
         let both =
             Program::load(&program(&[plain, n3, n6], sockets.fd(), None)).unwrap_or_else(|e| panic!("{e}"));
         let to_other = |mut frame: Vec<u8>| {
@@ -569,14 +574,14 @@ mod tests {
         let ends = |v4| if v4 { ["203.0.113.1", "203.0.113.2"] } else { ["2001:db8::1", "2001:db8::2"] };
         let tunnel = |v4: bool, key: Option<u32>| {
             let [local, remote] = ends(v4).map(|a| a.parse().unwrap());
-            Tunnel { local, remote, key }
+            GreTunnel { local, remote, key }
         };
         // What the other end writes.
-        let wrapped = |t: Tunnel, inner: &[u8]| {
-            let far_end = Tunnel { local: t.remote, remote: t.local, ..t };
+        let wrapped = |t: GreTunnel, inner: &[u8]| {
+            let far_end = GreTunnel { local: t.remote, remote: t.local, ..t };
             let mut room = [0; 2000];
             use crate::ports::af_xdp::packet;
-            let link = packet::Link { to: MAC, from: [9; 6], vlan: None };
+            let link = packet::FrameAddresses { to: MAC, from: [9; 6], vlan: None };
             let n = packet::write(&mut room, link, Some(&far_end), inner);
             room[..n].to_vec()
         };
@@ -585,9 +590,9 @@ mod tests {
         for v4 in [true, false] {
             for key in [None, Some(7)] {
                 let t = tunnel(v4, key);
-                let other_key = Tunnel { key: Some(8), ..t };
+                let other_key = GreTunnel { key: Some(8), ..t };
                 let tunnels = vec![(other_key, vec![ues("10.46.0.0", 16, "10.46.0.1")]), (t, all.clone())];
-                let to = Steered { tunnels, ..Steered::new(MAC, None, 2152) };
+                let to = SteeredFrames { tunnels, ..SteeredFrames::new(MAC, None, 2152) };
                 let it = Program::load(&program(&[to], sockets.fd(), None)).unwrap_or_else(|e| panic!("{e}"));
                 let mut fragment = wrapped(t, &inner("10.45.0.2", 100, 64));
                 fragment[20] |= 0x20;
@@ -601,13 +606,13 @@ mod tests {
                     ("a UE of this by the other", wrapped(other_key, &inner("10.45.0.2", 100, 9)), false),
                     (
                         "another key",
-                        wrapped(Tunnel { key: Some(9), ..t }, &inner("10.45.0.2", 100, 9)),
+                        wrapped(GreTunnel { key: Some(9), ..t }, &inner("10.45.0.2", 100, 9)),
                         false,
                     ),
                     (
                         "the way back",
                         wrapped(
-                            Tunnel { local: t.remote, remote: t.local, ..t },
+                            GreTunnel { local: t.remote, remote: t.local, ..t },
                             &inner("10.45.0.2", 100, 9),
                         ),
                         false,

@@ -17,7 +17,7 @@ use whimbrel_pfcp::msg::*;
 use whimbrel_pfcp::rule::*;
 use whimbrel_pfcp::{Frame, Message};
 use whimbrel_user::{
-    DataNetwork, Input, Ipv4Net, Ipv6Net, Isolation, Outbox, SessionCounters, SessionId, State, UpfC,
+    DataNetwork, Input, Ipv4Net, Ipv6Net, Isolation, Outbox, SessionCounters, SessionId, SessionMemory, UpfC,
 };
 use whimbrel_user_io::{Config, Handle, N3Io, Obstacle, StartError, UserPlane};
 
@@ -404,7 +404,7 @@ impl Control {
     }
 
     /// On a user plane that waits for the sessions of a state: how many there are.
-    pub(crate) fn keeping(handle: Handle, config: Config, state: State) -> (Self, usize) {
+    pub(crate) fn keeping(handle: Handle, config: Config, state: SessionMemory) -> (Self, usize) {
         let mut out = Outbox::default();
         let user = whimbrel_user::Config { shards: handle.threads(), ..config.user.clone() };
         let (c, restored) = UpfC::with_state(user, (config.clock)(), state, &mut out).unwrap();

@@ -87,17 +87,21 @@ impl Live {
     }
 
     /// Waits until each thread has done and reported all that it was asked for; its other reports.
-    fn rest(&mut self) -> Vec<Report> {
+    fn rest(&mut self) -> Vec<UserPlaneReport> {
         let threads = self.handle.threads();
         for thread in 0..threads {
             let session = SessionId { index: NO_SESSIONS_FROM + u32::from(thread), generation: 0 };
-            self.handle.apply(Change::Remove { session, token: Some(Token(u32::MAX)) }).expect("room");
+            self.handle
+                .apply(UserPlaneChange::Remove { session, token: Some(UsageToken(u32::MAX)) })
+                .expect("room");
         }
         let (mut reports, mut answers, begun) = (Vec::new(), 0, std::time::Instant::now());
         while answers < threads {
             for report in self.handle.take_reports() {
                 match report {
-                    Report::Usage { session, .. } if session.index >= NO_SESSIONS_FROM => answers += 1,
+                    UserPlaneReport::Usage { session, .. } if session.index >= NO_SESSIONS_FROM => {
+                        answers += 1
+                    }
                     other => reports.push(other),
                 }
             }

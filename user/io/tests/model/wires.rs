@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
 
 use whimbrel_user::{Destination, DnIndex, Origin};
-use whimbrel_user_io::{Memory, Replay};
+use whimbrel_user_io::{MemoryOuterEnd, Replay};
 
 use super::common::{GNB, UPF};
 use super::host::checksum;
@@ -13,13 +13,13 @@ use super::live::Wire;
 
 /// Queues in memory; a burst comes to one thread, each in turn.
 pub(crate) struct InMemory {
-    memory: Memory,
+    memory: MemoryOuterEnd,
     threads: u8,
     next: u8,
 }
 
 impl InMemory {
-    pub(crate) fn new(memory: Memory, threads: u8) -> Self {
+    pub(crate) fn new(memory: MemoryOuterEnd, threads: u8) -> Self {
         Self { memory, threads, next: 0 }
     }
 }

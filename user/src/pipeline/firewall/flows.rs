@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use whimbrel_ids::Instant;
 
-use super::mappings::{KINDS, Kind};
+use super::mappings::{KINDS, MappedProtocol};
 use super::tcp::Tcp;
 use crate::firewall::Timeouts;
 
@@ -20,7 +20,7 @@ pub(super) const NIL: u32 = u32::MAX;
 /// Both endpoints of a flow, as the UE sees them. Ports are zero if the protocol has none; an ICMP query's identifier is the UE's
 /// port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Key {
+pub(super) struct FlowEndpoints {
     /// IPv4 addresses as mapped ones.
     pub(super) ue: u128,
     pub(super) remote: u128,
@@ -32,7 +32,7 @@ pub(super) struct Key {
 /// Flows of one timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Class {
+pub(super) enum FlowClass {
     Udp,
     Tcp,
     TcpTransitory,
@@ -42,7 +42,7 @@ pub(super) enum Class {
 
 const CLASSES: usize = 5;
 
-/// Lists of a session's flows: those with an outside port by [`Kind`], then those without.
+/// Lists of a session's flows: those with an outside port by [`MappedProtocol`], then those without.
 const LISTS: usize = KINDS + 1;
 /// Flows of a full table whose owners are compared. UEs that own half of all flows are missed once in 65,536 searches, and the one that was found last is
 /// compared each time.
@@ -75,7 +75,7 @@ impl Hash {
         h
     }
 
-    fn of_key(self, k: &Key) -> u64 {
+    fn of_key(self, k: &FlowEndpoints) -> u64 {
         let ends = u64::from(k.ue_port) << 32 | u64::from(k.remote_port) << 16 | u64::from(k.protocol);
         self.of(&[k.ue as u64, (k.ue >> 64) as u64, k.remote as u64, (k.remote >> 64) as u64, ends])
     }
@@ -92,7 +92,7 @@ const ALONE: FlowLinks = FlowLinks { before: NIL, behind: NIL };
 
 /// The two lists of a flow.
 #[derive(Clone, Copy)]
-enum By {
+enum FlowList {
     Class,
     Ue,
 }
@@ -108,7 +108,7 @@ const EMPTY: List = List { first: NIL, last: NIL };
 
 /// A flow through the firewall.
 pub(super) struct Flow {
-    pub(super) key: Key,
+    pub(super) key: FlowEndpoints,
     last_packet: Instant,
     /// The index of its mapping, or [`NIL`] if it is not translated.
     pub(super) mapping: u32,
@@ -116,7 +116,7 @@ pub(super) struct Flow {
     list: u32,
     next_in_bucket: u32,
     links: [FlowLinks; 2],
-    class: Class,
+    class: FlowClass,
     pub(super) tcp: Tcp,
 }
 
@@ -201,11 +201,11 @@ impl Flows {
         self.flows.get_mut(at as usize)
     }
 
-    fn bucket(&self, key: &Key) -> usize {
+    fn bucket(&self, key: &FlowEndpoints) -> usize {
         self.hash.of_key(key) as usize & (self.buckets.len() - 1)
     }
 
-    pub(super) fn find(&self, key: &Key) -> Option<u32> {
+    pub(super) fn find(&self, key: &FlowEndpoints) -> Option<u32> {
         let mut at = self.buckets[self.bucket(key)].checked_sub(1)?;
         loop {
             let flow = self.get(at)?;
@@ -248,7 +248,7 @@ impl Flows {
     }
 
     /// The session's flow with the oldest last packet that has an outside port, of one protocol if that is given.
-    pub(super) fn oldest_with_port(&self, session: u32, kind: Option<Kind>) -> Option<u32> {
+    pub(super) fn oldest_with_port(&self, session: u32, kind: Option<MappedProtocol>) -> Option<u32> {
         let lists = kind.map_or(0..KINDS, |k| k as usize..k as usize + 1);
         self.oldest_in(session, lists)
     }
@@ -278,8 +278,8 @@ impl Flows {
     pub(super) fn begin(
         &mut self,
         now: Instant,
-        key: Key,
-        class: Class,
+        key: FlowEndpoints,
+        class: FlowClass,
         session: u32,
         mapping: u32,
         tcp: Tcp,
@@ -289,7 +289,7 @@ impl Flows {
         }
         let bucket = self.bucket(&key);
         let next_in_bucket = self.buckets[bucket].checked_sub(1).unwrap_or(NIL);
-        let kind = if mapping == NIL { None } else { Kind::of(key.protocol) };
+        let kind = if mapping == NIL { None } else { MappedProtocol::of(key.protocol) };
         let list = session * LISTS as u32 + kind.map_or(KINDS, |k| k as usize) as u32;
         let flow =
             Flow { key, last_packet: now, mapping, list, next_in_bucket, links: [ALONE; 2], class, tcp };
@@ -307,20 +307,20 @@ impl Flows {
         self.buckets[bucket] = at + 1;
         self.standing += 1;
         self.shares[session as usize].flows += 1;
-        self.append(By::Class, at);
-        self.append(By::Ue, at);
+        self.append(FlowList::Class, at);
+        self.append(FlowList::Ue, at);
         Some(at)
     }
 
     /// Notes a packet of the flow.
-    pub(super) fn touch(&mut self, now: Instant, at: u32, class: Class) {
-        self.unlink(By::Class, at);
-        self.unlink(By::Ue, at);
+    pub(super) fn touch(&mut self, now: Instant, at: u32, class: FlowClass) {
+        self.unlink(FlowList::Class, at);
+        self.unlink(FlowList::Ue, at);
         if let Some(flow) = self.get_mut(at) {
             (flow.last_packet, flow.class) = (now, class);
         }
-        self.append(By::Class, at);
-        self.append(By::Ue, at);
+        self.append(FlowList::Class, at);
+        self.append(FlowList::Ue, at);
     }
 
     /// Removes a flow; returns its mapping.
@@ -328,8 +328,8 @@ impl Flows {
         let Some(flow) = self.get(at) else { return NIL };
         let (bucket, next, list, mapping) =
             (self.bucket(&flow.key), flow.next_in_bucket, flow.list, flow.mapping);
-        self.unlink(By::Class, at);
-        self.unlink(By::Ue, at);
+        self.unlink(FlowList::Class, at);
+        self.unlink(FlowList::Ue, at);
         let mut before = self.buckets[bucket].wrapping_sub(1);
         if before == at {
             self.buckets[bucket] = next.wrapping_add(1);
@@ -354,18 +354,18 @@ impl Flows {
         mapping
     }
 
-    fn list(&mut self, by: By, at: u32) -> Option<&mut List> {
+    fn list(&mut self, by: FlowList, at: u32) -> Option<&mut List> {
         let flow = self.flows.get(at as usize)?;
         match by {
-            By::Class => self.classes.get_mut(flow.class as usize),
-            By::Ue => {
+            FlowList::Class => self.classes.get_mut(flow.class as usize),
+            FlowList::Ue => {
                 let (session, list) = (flow.list as usize / LISTS, flow.list as usize % LISTS);
                 self.shares.get_mut(session).map(|share| &mut share.lists[list])
             }
         }
     }
 
-    fn append(&mut self, by: By, at: u32) {
+    fn append(&mut self, by: FlowList, at: u32) {
         let Some(list) = self.list(by, at) else { return };
         let before = std::mem::replace(&mut list.last, at);
         match self.flows.get_mut(before as usize) {
@@ -381,7 +381,7 @@ impl Flows {
         }
     }
 
-    fn unlink(&mut self, by: By, at: u32) {
+    fn unlink(&mut self, by: FlowList, at: u32) {
         let Some(flow) = self.get(at) else { return };
         let FlowLinks { before, behind } = flow.links[by as usize];
         match self.flows.get_mut(before as usize) {

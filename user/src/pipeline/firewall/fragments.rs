@@ -61,7 +61,7 @@ pub(super) struct Word {
 
 /// A packet whose later fragments are awaited.
 #[derive(Clone, Copy)]
-struct Awaited {
+struct AwaitedFragments {
     source: IpAddr,
     destination: IpAddr,
     identification: u32,
@@ -76,7 +76,7 @@ struct Awaited {
 /// All of them.
 pub(super) struct Fragments {
     hash: Hash,
-    places: Box<[Option<Awaited>]>,
+    places: Box<[Option<AwaitedFragments>]>,
     /// Generation of each session's index.
     lives: Vec<u32>,
 }
@@ -125,7 +125,7 @@ impl Fragments {
         word: Word,
     ) {
         let at = self.place(inner, f);
-        self.places[at] = Some(Awaited {
+        self.places[at] = Some(AwaitedFragments {
             source: inner.source,
             destination: inner.destination,
             identification: f.identification,

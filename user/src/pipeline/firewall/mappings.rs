@@ -31,13 +31,13 @@ const _: () = assert!((PORT_FIRST as u32).is_multiple_of(2 * crate::limits::SHAR
 pub(super) struct Inside {
     pub(super) ue: Ipv4Addr,
     pub(super) port: u16,
-    pub(super) kind: Kind,
+    pub(super) kind: MappedProtocol,
 }
 
 /// Protocols, each with its own port space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(super) enum MappedProtocol {
     Tcp,
     Udp,
     Icmp,
@@ -45,7 +45,7 @@ pub(super) enum Kind {
 
 pub(super) const KINDS: usize = 3;
 
-impl Kind {
+impl MappedProtocol {
     pub(super) const fn of(protocol: u8) -> Option<Self> {
         match protocol {
             protocol::TCP => Some(Self::Tcp),
@@ -155,7 +155,7 @@ impl Mappings {
         self.addresses.iter().position(|a| *a == address)
     }
 
-    fn place(&self, address: usize, kind: Kind, port: u16) -> usize {
+    fn place(&self, address: usize, kind: MappedProtocol, port: u16) -> usize {
         (address * KINDS + kind as usize) << 16 | usize::from(port)
     }
 
@@ -177,7 +177,7 @@ impl Mappings {
     }
 
     /// The mapping of an outside port, and the UE's endpoint.
-    pub(super) fn behind(&self, outside: Ipv4Addr, kind: Kind, port: u16) -> Option<(u32, Inside)> {
+    pub(super) fn behind(&self, outside: Ipv4Addr, kind: MappedProtocol, port: u16) -> Option<(u32, Inside)> {
         let at = self.ports[self.place(self.address(outside)?, kind, port)].checked_sub(1)?;
         self.mappings.get(at as usize).map(|m| (at, m.inside))
     }
@@ -257,20 +257,20 @@ impl Mappings {
         let random = self.next_random();
         let (from, odd) = ((random >> 33) as u32 % self.strides(), random as u32 & 1);
         let (parity, other) = match inside.kind {
-            Kind::Udp => (u32::from(inside.port) & 1, LOOKS),
+            MappedProtocol::Udp => (u32::from(inside.port) & 1, LOOKS),
             // Both of a stride, one after the other.
-            Kind::Tcp | Kind::Icmp => (odd, 0),
+            MappedProtocol::Tcp | MappedProtocol::Icmp => (odd, 0),
         };
         let port = |n: u32| match inside.kind {
-            Kind::Udp => self.port(from + n, parity ^ u32::from(n >= LOOKS)),
-            Kind::Tcp | Kind::Icmp => self.port(from + n / 2, (parity + n) & 1),
+            MappedProtocol::Udp => self.port(from + n, parity ^ u32::from(n >= LOOKS)),
+            MappedProtocol::Tcp | MappedProtocol::Icmp => self.port(from + n / 2, (parity + n) & 1),
         };
         let look = |n| self.place(address, inside.kind, port(n));
         (0..LOOKS + other).map(look).find(|place| self.ports[*place] == 0)
     }
 
     /// The session that gives up a port of the address of `beginner`'s, where none is free: that with most, `beginner` itself if none is found with more.
-    pub(super) fn largest(&mut self, beginner: u32, kind: Kind) -> u32 {
+    pub(super) fn largest(&mut self, beginner: u32, kind: MappedProtocol) -> u32 {
         let ports_of =
             |session: u32| self.used.get(session as usize).map_or(0, |ports| ports.by_kind[kind as usize]);
         let address = self.used.get(beginner as usize).map_or(0, |ports| usize::from(ports.address));
@@ -374,7 +374,7 @@ mod tests {
     }
 
     fn inside(session: u32, port: u16) -> Inside {
-        Inside { ue: Ipv4Addr::from_bits(0x0a2d_0000 + session), port, kind: Kind::Udp }
+        Inside { ue: Ipv4Addr::from_bits(0x0a2d_0000 + session), port, kind: MappedProtocol::Udp }
     }
 
     /// Opens flows from `ports` ports of a UE, and returns how many of them got an outside port.
@@ -411,7 +411,7 @@ mod tests {
         m.settle(&inside(100, 1), 100);
         while m.add(inside(100, m.used[100].all() as u16), 100).is_some() {}
         let before = m.used[100].all();
-        let largest = m.largest(100, Kind::Udp);
+        let largest = m.largest(100, MappedProtocol::Udp);
         assert!(largest < 70 && m.used[largest as usize].all() == 1_024);
         let given_up = m.find(&inside(largest, 7)).unwrap();
         let outside = m.outside(given_up);

@@ -17,7 +17,7 @@ mod tcp;
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use whimbrel_classifier::{Classifier, Fields, Key as Packed, Pdi, Rank, Rule};
+use whimbrel_classifier::{Classifier, Fields, PacketKey, Pdi, Rank, Rule};
 use whimbrel_ids::Instant;
 
 use super::DropReason;
@@ -27,10 +27,10 @@ use super::packet::Packet;
 use super::shard::Shard;
 use crate::config::{DataNetwork, DnIndex, Ipv4Net, Ipv6Net};
 use crate::firewall::Firewall;
-use flows::{Class, Flows, Hash, Key, NIL};
+use flows::{FlowClass, FlowEndpoints, Flows, Hash, NIL};
 pub(super) use fragments::Fragment;
 use fragments::{Fragments, Word};
-use mappings::{Inside, Kind, Mappings};
+use mappings::{Inside, MappedProtocol, Mappings};
 use rewrite::{PacketEnd, checksum, readdress, sum_icmp, transport_octets_min};
 use tcp::Tcp;
 
@@ -195,7 +195,7 @@ impl N6Firewall {
     }
 
     /// An existing flow.
-    fn standing(&mut self, now: Instant, key: &Key) -> Option<u32> {
+    fn standing(&mut self, now: Instant, key: &FlowEndpoints) -> Option<u32> {
         let at = self.flows.find(key)?;
         if self.flows.is_over(at, now) {
             self.end(at);
@@ -240,7 +240,7 @@ impl N6Firewall {
                     Some(ue) => Some(Inside {
                         ue,
                         port: key.ue_port,
-                        kind: Kind::of(key.protocol).ok_or(DropReason::NatProtocol)?,
+                        kind: MappedProtocol::of(key.protocol).ok_or(DropReason::NatProtocol)?,
                     }),
                     None => None,
                 };
@@ -278,13 +278,13 @@ impl N6Firewall {
                 let word = self.fragments.find(now, inner, f);
                 return word.and_then(|w| w.address).map_or(Behind::Unknown, Behind::Ue);
             }
-            Ok(Sort::Flow { ports, .. }) => match Kind::of(inner.protocol) {
+            Ok(Sort::Flow { ports, .. }) => match MappedProtocol::of(inner.protocol) {
                 Some(kind) => (kind, ports.1, DropReason::FirewallUnasked),
                 None => return Behind::NoUe(DropReason::NatProtocol),
             },
             Ok(Sort::Error) => {
-                let about =
-                    ErrorSubject::of(inner, p).and_then(|a| Some((Kind::of(a.inner.protocol)?, a.ports.0)));
+                let about = ErrorSubject::of(inner, p)
+                    .and_then(|a| Some((MappedProtocol::of(a.inner.protocol)?, a.ports.0)));
                 let Some((kind, port)) = about else { return Behind::NoUe(DropReason::FirewallState) };
                 (kind, port, DropReason::FirewallState)
             }
@@ -316,7 +316,7 @@ impl N6Firewall {
                 return Ok(self.readdressed(ue, None, inner, packet));
             }
         };
-        let behind = match (inner.destination, Kind::of(inner.protocol)) {
+        let behind = match (inner.destination, MappedProtocol::of(inner.protocol)) {
             (IpAddr::V4(to), Some(kind)) if translated => {
                 self.mappings.as_ref().and_then(|m| m.behind(to, kind, ports.1))
             }
@@ -385,7 +385,7 @@ impl N6Firewall {
             return None;
         }
         let flow = if side == ACCESS { inner.uplink() } else { inner.downlink() };
-        let packed = Packed::new(&Fields {
+        let packed = PacketKey::new(&Fields {
             remote: flow.remote,
             local: ue,
             ports: if side == ACCESS { flow.ports } else { ports },
@@ -421,7 +421,7 @@ impl N6Firewall {
     fn begin(
         &mut self,
         now: Instant,
-        key: Key,
+        key: FlowEndpoints,
         session: u32,
         inside: Option<Inside>,
         flags: u8,
@@ -487,7 +487,7 @@ impl N6Firewall {
 
     /// Ends the flows of a session that were idle longest, until one of its ports is free. Each flow that ends here has begun once, so that the flows of one
     /// UE, which are bounded, bound the work of one packet, and what began them that of all.
-    fn give_up_port(&mut self, session: u32, kind: Option<Kind>) -> bool {
+    fn give_up_port(&mut self, session: u32, kind: Option<MappedProtocol>) -> bool {
         let ports = self.counters.ports;
         while self.counters.ports == ports {
             let Some(oldest) = self.flows.oldest_with_port(session, kind) else { return false };
@@ -547,7 +547,7 @@ impl N6Firewall {
     ) -> Result<InnerPacket, DropReason> {
         let about = ErrorSubject::of(inner, packet.octets()).ok_or(DropReason::FirewallState)?;
         let translated = ue != inner.destination;
-        let mapped = match (about.inner.source, Kind::of(about.inner.protocol), &self.mappings) {
+        let mapped = match (about.inner.source, MappedProtocol::of(about.inner.protocol), &self.mappings) {
             (IpAddr::V4(from), Some(kind), Some(m)) if translated => m.behind(from, kind, about.ports.0),
             _ => None,
         };
@@ -611,18 +611,18 @@ impl ErrorSubject {
 }
 
 /// Ports are the UE's and the far end's; of ICMP both are the identifier, and the key has it once.
-fn key_of(ue: IpAddr, remote: IpAddr, ports: (u16, u16), p: u8) -> Key {
+fn key_of(ue: IpAddr, remote: IpAddr, ports: (u16, u16), p: u8) -> FlowEndpoints {
     let remote_port = if matches!(p, protocol::ICMP | protocol::ICMPV6) { 0 } else { ports.1 };
-    Key { ue: wide(ue), remote: wide(remote), ue_port: ports.0, remote_port, protocol: p }
+    FlowEndpoints { ue: wide(ue), remote: wide(remote), ue_port: ports.0, remote_port, protocol: p }
 }
 
-fn class_of(p: u8, tcp: Tcp) -> Class {
+fn class_of(p: u8, tcp: Tcp) -> FlowClass {
     match p {
-        protocol::UDP => Class::Udp,
-        protocol::TCP if tcp.lasts() => Class::Tcp,
-        protocol::TCP => Class::TcpTransitory,
-        protocol::ICMP | protocol::ICMPV6 => Class::Icmp,
-        _ => Class::Other,
+        protocol::UDP => FlowClass::Udp,
+        protocol::TCP if tcp.lasts() => FlowClass::Tcp,
+        protocol::TCP => FlowClass::TcpTransitory,
+        protocol::ICMP | protocol::ICMPV6 => FlowClass::Icmp,
+        _ => FlowClass::Other,
     }
 }
 

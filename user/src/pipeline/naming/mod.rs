@@ -21,8 +21,8 @@ use std::time::Duration;
 use whimbrel_ids::Instant;
 
 use super::inner::{InnerPacket, protocol};
-use super::session::State;
-use super::shared::Shared;
+use super::session::SessionState;
+use super::shared::PipelineContext;
 use crate::applications::DomainNameProtocol;
 use crate::limits::{NAMED_ADDRESSES_MAX, NAMED_FLOWS_MAX, NAMES_READ_PER_SECOND_MAX, QUESTIONS_MAX};
 use crate::rules::{Application, Flow, Names, SessionRules};
@@ -197,8 +197,8 @@ fn of_name(applications: &[Arc<Application>], name: &Name, protocol: DomainNameP
 /// The names that a packet's flow is known by, with what the packet itself says.
 #[cold]
 pub(super) fn names_of(
-    state: &mut State,
-    shared: &mut Shared,
+    state: &mut SessionState,
+    shared: &mut PipelineContext,
     rules: &SessionRules,
     now: Instant,
     uplink: bool,
@@ -208,7 +208,7 @@ pub(super) fn names_of(
     let flow = if uplink { inner.uplink() } else { inner.downlink() };
     let payload = packet.get(inner.payload_at..inner.octets).unwrap_or_default();
     let naming = state.naming.get_or_insert_default();
-    let room = |shared: &Shared| shared.names_room();
+    let room = |shared: &PipelineContext| shared.names_room();
     let to_server = flow.protocol == protocol::UDP && flow.ports.is_some_and(|(far, _)| far == dns::PORT);
     if to_server && shared.believes(flow.remote) && naming.may_read(now) {
         let octets = payload.get(8..).unwrap_or_default();

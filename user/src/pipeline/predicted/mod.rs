@@ -9,13 +9,13 @@
 //! - if the session exists, with the first packet from the UE by way of the gNB to which the rules forward. Packets from the
 //!   network do not show that the UE has arrived.
 //!
-//! The new rules apply to this packet already, while [`Report::Arrived`] takes the slow path to UPF-C. A later command of UPF-C for
+//! The new rules apply to this packet already, while [`UserPlaneReport::Arrived`] takes the slow path to UPF-C. A later command of UPF-C for
 //! the session ends its prediction.
 //!
 //! Eight Bloom filters, one for each of the last periods of 625 ms, are checked before the table: packets without a prediction cost one
 //! additional cache line. A prediction lives until its filter is reused, 4.4 to 5 s.
 //!
-//! [`Report::Arrived`]: crate::exchange::Report::Arrived
+//! [`UserPlaneReport::Arrived`]: crate::exchange::UserPlaneReport::Arrived
 
 mod bloom;
 mod table;
@@ -28,7 +28,7 @@ use std::time::Duration;
 use whimbrel_ids::{Instant, Teid};
 
 use super::UpfU;
-use crate::exchange::{Effects, Report, SessionKey};
+use crate::exchange::{Effects, SessionKey, UserPlaneReport};
 use crate::limits::PREDICTIONS_MAX;
 use crate::rules::{SessionRules, upper};
 use crate::session_id::{SessionId, mix};
@@ -292,7 +292,7 @@ impl UpfU {
     fn begin(&mut self, now: Instant, Future { session, rules, effects }: Future) {
         self.shared.counters.predictions_true += 1;
         self.put(now, session, rules, effects);
-        self.shared.report(Report::Arrived { session });
+        self.shared.report(UserPlaneReport::Arrived { session });
     }
 
     /// For measurements: disables or enables the filters.

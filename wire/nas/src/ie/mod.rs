@@ -43,7 +43,7 @@ pub use pdu_session::{
 };
 pub use qos_flows::{FlowOperation, FlowParameter, QosFlowDescription, QosFlowDescriptions};
 pub use qos_rules::{
-    FilterComponent, FilterDirection, PacketFilter, QosRule, QosRules, RuleBinding, RuleOperation,
+    FilterComponent, FilterDirection, PacketFilter, QosFlowBinding, QosRule, QosRules, RuleOperation,
 };
 pub use registration::{
     AccessType, Accesses, AdditionalConfigurationIndication, AdditionalInformationRequested,

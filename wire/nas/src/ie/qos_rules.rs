@@ -12,7 +12,7 @@ use crate::codec::Ie;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QosRules(Octets<4, 65535>);
 
-/// What to do with a rule (rule operation code), and what belongs to that.
+/// Rule operation code, with the packet filters that it operates on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleOperation {
     /// Create a new rule.
@@ -38,16 +38,16 @@ pub struct QosRule {
     pub operation: RuleOperation,
     /// It is the default QoS rule (DQR).
     pub default: bool,
-    /// Where its packets go; absent where the rule is deleted.
-    pub binding: Option<RuleBinding>,
+    /// Precedence and QoS flow; absent if the operation deletes the rule.
+    pub binding: Option<QosFlowBinding>,
 }
 
 /// Precedence and flow of a QoS rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RuleBinding {
+pub struct QosFlowBinding {
     /// Precedence: the lowest is tried first.
     pub precedence: u8,
-    /// The UE asks to bind the flow to a dedicated one (segregation).
+    /// Segregation: the UE requests a dedicated QoS flow for the traffic of this rule.
     pub segregation: bool,
     /// Identifier of the QoS flow.
     pub qfi: Qfi,
@@ -130,7 +130,7 @@ components! {
     0x89 SourceMacs[12] "Source MAC address range.",
 }
 
-/// Packet filters in one rule: four bits count them.
+/// Maximum number of packet filters of a rule: the number is a four-bit field.
 const FILTERS_MAX: usize = 15;
 
 impl PacketFilter {
@@ -171,8 +171,8 @@ impl Ie for PacketFilter {
 }
 
 impl QosRule {
-    /// The default rule, which takes every packet in both directions, on a flow.
-    pub fn match_all(id: u8, precedence: u8, qfi: Qfi) -> Self {
+    /// The default QoS rule of a flow: one match-all filter, in both directions.
+    pub fn new_default(id: u8, precedence: u8, qfi: Qfi) -> Self {
         let filter = PacketFilter {
             id: 1,
             direction: FilterDirection::Bidirectional,
@@ -182,7 +182,7 @@ impl QosRule {
             id,
             operation: RuleOperation::Create(vec![filter]),
             default: true,
-            binding: Some(RuleBinding { precedence, segregation: false, qfi }),
+            binding: Some(QosFlowBinding { precedence, segregation: false, qfi }),
         }
     }
 
@@ -211,7 +211,7 @@ impl QosRule {
         } else {
             let [precedence, octet] = r.array("QoS rule precedence").map_err(bad)?;
             let qfi = Qfi::new(octet & 0x3f).ok_or(SmCause::SyntacticalErrorInQosOperation)?;
-            Some(RuleBinding { precedence, segregation: octet & 0x40 != 0, qfi })
+            Some(QosFlowBinding { precedence, segregation: octet & 0x40 != 0, qfi })
         };
         Ok(Self { id, operation, default: head & 0x10 != 0, binding })
     }
@@ -231,7 +231,7 @@ impl RuleOperation {
 }
 
 impl QosRule {
-    /// Appends the part behind the length.
+    /// Appends the rule without its identifier and length.
     fn encode_contents(&self, out: &mut Vec<u8>) {
         let (filters, ids): (&[PacketFilter], &[u8]) = match &self.operation {
             RuleOperation::Create(f) | RuleOperation::AddFilters(f) | RuleOperation::ReplaceFilters(f) => {
@@ -252,7 +252,7 @@ impl QosRule {
 }
 
 impl QosRules {
-    /// Of rules; `None` if there are none or they do not fit.
+    /// Encodes rules; `None` if there are none, or if the IE would exceed 65,535 octets.
     pub fn new(rules: &[QosRule]) -> Option<Self> {
         let mut octets = Vec::new();
         for rule in rules {

@@ -8,7 +8,7 @@ use whimbrel_ids::DecodeErrorKind;
 #[cfg(any(test, feature = "samples"))]
 use super::sample::Source;
 use super::{Aper, Codec, FRAGMENT, Fault, Reader, Writer};
-use crate::container::extensions;
+use crate::container::read_extensions;
 
 /// The form that the type itself defines.
 pub(crate) struct Own;
@@ -321,7 +321,7 @@ impl<T, C: Codec<T>> Codec<T> for Alone<C> {
         let extended = r.bit()?;
         let v = C::read(r)?;
         if extended {
-            extensions(r, |_, _| Ok(false))?;
+            read_extensions(r, |_, _| Ok(false))?;
         }
         if additions {
             r.skip_additions()?;

@@ -18,7 +18,7 @@ mod view;
 pub use view::View;
 pub use whimbrel_fastwire::Form;
 
-use whimbrel_fastwire::{Inline, Octets, Plan, Schema, Slot, Spot, Table, Writer};
+use whimbrel_fastwire::{Inline, Plan, ReceivedBuffer, Schema, Slot, Spot, Table, Writer};
 use whimbrel_ids::{DecodeError, DecodeErrorKind};
 
 use crate::aper::codec::{self, Int, Own};
@@ -201,11 +201,11 @@ impl Message {
     ///
     /// Errors: [`DecodeError`], also for unknown or missing fields: both sides have the same declarations.
     pub fn decode_fast(octets: &[u8], form: Form) -> Result<Message, DecodeError> {
-        Self::get_body(Self::body(&Octets::new(octets, form))?)
+        Self::get_body(Self::body(&ReceivedBuffer::new(octets, form))?)
     }
 
     /// The place of a message in the root table.
-    fn body<'r, 'a>(octets: &'r Octets<'a>) -> Result<Slot<'r, 'a>, DecodeError> {
+    fn body<'r, 'a>(octets: &'r ReceivedBuffer<'a>) -> Result<Slot<'r, 'a>, DecodeError> {
         let root = octets.root("NgapPdu")?;
         root.field(0, Inline::Union, "NgapPdu")?.ok_or_else(|| root.missing("NgapPdu"))
     }

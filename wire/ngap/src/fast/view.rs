@@ -1,6 +1,6 @@
 //! A view of a message in its buffer.
 
-use whimbrel_fastwire::{Form, Inline, Octets, Table};
+use whimbrel_fastwire::{Form, Inline, ReceivedBuffer, Table};
 use whimbrel_ids::{DecodeError, DecodeErrorKind};
 
 use super::{Fast, optional};
@@ -27,7 +27,7 @@ impl<'a> View<'a> {
     ///
     /// Errors: [`DecodeError`] where there is no message, or of kind `Unknown` for one that is not known here.
     pub fn new(octets: &'a [u8], form: Form) -> Result<Self, DecodeError> {
-        let all = Octets::new(octets, form);
+        let all = ReceivedBuffer::new(octets, form);
         let slot = Message::body(&all)?;
         let number = slot.tag();
         Message::places(number).ok_or_else(|| slot.error(DecodeErrorKind::Unknown))?;
@@ -64,7 +64,7 @@ impl<'a> View<'a> {
             ran_ue_ngap_id: None,
             five_g_s_tmsi: None,
         };
-        let all = Octets::new(self.octets, self.form);
+        let all = ReceivedBuffer::new(self.octets, self.form);
         let Ok(table) = Message::body(&all).and_then(|body| body.table()) else { return found };
         for (id, slot) in self.places() {
             match *id {
@@ -100,7 +100,7 @@ impl<'a> View<'a> {
     /// Reads from the slot of a protocol IE id.
     fn field<T>(&self, id: u16, read: impl FnOnce(Table<'_, 'a>, usize) -> Option<T>) -> Option<T> {
         let (_, slot) = self.places().iter().find(|(of, _)| *of == id)?;
-        let all = Octets::new(self.octets, self.form);
+        let all = ReceivedBuffer::new(self.octets, self.form);
         read(Message::body(&all).and_then(|body| body.table()).ok()?, *slot)
     }
 }

@@ -9,7 +9,7 @@ use crate::aper::codec::{Int, IntExt};
 #[cfg(any(test, feature = "samples"))]
 use crate::aper::sample::Source;
 use crate::aper::{Aper, Codec, Fault, Reader, Writer};
-use crate::container::extensions;
+use crate::container::read_extensions;
 
 impl Aper for AmfUeNgapId {
     fn read(r: &mut Reader<'_>) -> Result<Self, Fault> {
@@ -65,12 +65,12 @@ impl Aper for Tac {
 }
 
 /// The two leading bits of a sequence that has no optional component but `iE-Extensions`.
-struct Head {
+struct SequenceHead {
     additions: bool,
     extensions: bool,
 }
 
-impl Head {
+impl SequenceHead {
     fn read(r: &mut Reader<'_>) -> Result<Self, Fault> {
         Ok(Self { additions: r.bit()?, extensions: r.bit()? })
     }
@@ -78,7 +78,7 @@ impl Head {
     /// Skips what follows the root components.
     fn skip_rest(self, r: &mut Reader<'_>) -> Result<(), Fault> {
         if self.extensions {
-            extensions(r, |_, _| Ok(false))?;
+            read_extensions(r, |_, _| Ok(false))?;
         }
         if self.additions {
             r.skip_additions()?;
@@ -89,7 +89,7 @@ impl Head {
 
 impl Aper for Tai {
     fn read(r: &mut Reader<'_>) -> Result<Self, Fault> {
-        let head = Head::read(r)?;
+        let head = SequenceHead::read(r)?;
         let tai = Tai { plmn: PlmnId::read(r)?, tac: Tac::read(r)? };
         head.skip_rest(r)?;
         Ok(tai)
@@ -117,7 +117,7 @@ impl Aper for SNssai {
         } else {
             None
         };
-        Head { additions, extensions }.skip_rest(r)?;
+        SequenceHead { additions, extensions }.skip_rest(r)?;
         Ok(SNssai::new(sst, sd))
     }
     fn write(&self, w: &mut Writer<'_>) {
@@ -137,7 +137,7 @@ impl Aper for SNssai {
 
 impl Aper for Guami {
     fn read(r: &mut Reader<'_>) -> Result<Self, Fault> {
-        let head = Head::read(r)?;
+        let head = SequenceHead::read(r)?;
         let plmn = PlmnId::read(r)?;
         // Region, set and pointer (8, 10 and 6 bits) fill three octets, and follow a PLMN, which ends with one.
         let amf_id = AmfId::from_octets(r.array()?);
@@ -157,7 +157,7 @@ impl Aper for Guami {
 
 impl Aper for STmsi {
     fn read(r: &mut Reader<'_>) -> Result<Self, Fault> {
-        let head = Head::read(r)?;
+        let head = SequenceHead::read(r)?;
         let set = r.bits(10)? as u16;
         let pointer = r.bits(6)? as u8;
         let tmsi = Tmsi(u32::from_be_bytes(<[u8; 4]>::read(r)?));
@@ -250,7 +250,7 @@ impl Aper for NrCellId {
 /// A PLMN and a `CHOICE` whose first alternative is `BIT STRING (SIZE (22..32))`.
 impl Aper for GlobalGnbId {
     fn read(r: &mut Reader<'_>) -> Result<Self, Fault> {
-        let head = Head::read(r)?;
+        let head = SequenceHead::read(r)?;
         let plmn = PlmnId::read(r)?;
         if r.bit()? {
             return Err(Fault::NotComprehended);

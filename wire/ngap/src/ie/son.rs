@@ -55,7 +55,7 @@ fn node(r: &mut Reader<'_>) -> Result<(GlobalRanNodeId, Tai), Fault> {
     let id = GlobalRanNodeId::read(r)?;
     let tai = Tai::read(r)?;
     if extensions {
-        crate::container::extensions(r, |_, _| Ok(false))?;
+        crate::container::read_extensions(r, |_, _| Ok(false))?;
     }
     if additions {
         r.skip_additions()?;

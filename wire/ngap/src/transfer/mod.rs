@@ -25,7 +25,7 @@ use whimbrel_ids::{DecodeError, DecodeErrorKind};
 #[cfg(any(test, feature = "samples"))]
 use crate::aper::sample::Source;
 use crate::aper::{Aper, Reader, Writer};
-use crate::container::{Body, Diagnosis};
+use crate::container::{Diagnosis, IeSequence};
 
 /// The face of the transfers: what messages carry as octets.
 macro_rules! face {
@@ -128,7 +128,7 @@ container_transfers!(PduSessionResourceSetupRequestTransfer, PduSessionResourceM
 
 /// Why a container is refused as a whole, if it is.
 fn refused(diagnosis: &Diagnosis) -> Option<DecodeErrorKind> {
-    if diagnosis.falsely_constructed {
+    if diagnosis.has_repeated_ie {
         return Some(DecodeErrorKind::InvalidValue);
     }
     let missing = diagnosis.ies.iter().any(|ie| ie.type_of_error == crate::ie::TypeOfError::Missing);

@@ -1,4 +1,4 @@
-//! Where packets go and what becomes of them.
+//! IEs of forwarding: interfaces, Apply Action, outer header creation and removal.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -78,11 +78,12 @@ flags! {
         /// Notify of the first discarded packet.
         DDPN = 6 / 3,
     }
-    /// Kinds of session establishment (table 8.1.2-1, type 186).
+    /// Flags of a Session Establishment Request (TS 29.244 §8.2.136).
     pub struct SessionEstablishmentFlags(u8, 1): "PFCPSEReq-Flags" {
-        /// Restoration: the session stood before; the F-TEIDs and UE addresses are those that it had.
+        /// Restoration Indication: a session is re-established with its former F-TEIDs and UE IP addresses.
         RESTI = 5 / 1,
-        /// Usage of the session is to be reported together.
+        /// Stop of Usage Measurement to Pause Charging: the UP function stops usage measurement of the URRs
+        /// to which pausing applies.
         SUMPC = 5 / 2,
     }
     /// Flags of a Session Modification Request (TS 29.244 §8.2.31).
@@ -250,7 +251,7 @@ impl Ie for OuterHeaderCreation {
 }
 
 code! {
-    /// Which outer header arriving packets lose (TS 29.244 §8.2.64).
+    /// The outer header to remove from received packets (TS 29.244 §8.2.64).
     pub enum OuterHeaderRemovalDescription(mask 0xff): "Outer Header Removal" {
         /// Removal of GTP-U, UDP and IPv4.
         GtpuUdpIpv4 = 0,
@@ -278,7 +279,7 @@ code! {
 pub struct OuterHeaderRemoval {
     /// The header that is removed.
     pub description: OuterHeaderRemovalDescription,
-    /// Also remove the PDU session container, instead of carrying it on.
+    /// Also delete the GTP-U PDU Session Container extension header.
     pub delete_pdu_session_container: bool,
 }
 

@@ -11,7 +11,7 @@ use crate::error::Error;
 const ROUTE_OCTETS_MAX: usize = 253;
 
 /// The network of a route, whose host bits are zero, and the length of its prefix.
-pub type Network = (IpAddr, u8);
+pub type RouteNetwork = (IpAddr, u8);
 
 macro_rules! framed_route {
     ($( $(#[$meta:meta])* $name:ident: $text:literal, $address:ident, $bits:literal; )*) => { $(
@@ -30,7 +30,7 @@ macro_rules! framed_route {
             }
 
             /// The network of the route.
-            pub fn network(self) -> Network {
+            pub fn network(self) -> RouteNetwork {
                 (self.address.into(), self.length)
             }
 

@@ -31,7 +31,7 @@ pub use forwarding::{
     SessionModificationFlags, SessionReportRequestFlags, SessionReportResponseFlags, SourceInterface,
     TransportLevelMarking,
 };
-pub use framed::{FramedIpv6Route, FramedRoute, Network};
+pub use framed::{FramedIpv6Route, FramedRoute, RouteNetwork};
 pub use identity::{NetworkInstance, PredefinedRules, UeIpAddressPoolIdentity};
 pub use node::{FSeid, NodeId};
 pub use numbers::*;

@@ -132,14 +132,14 @@ impl Ie for GateStatus {
 /// Values that come from another interface in bit/s are rounded up. 40 bits each on the wire; larger ones
 /// saturate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BitRate {
+pub struct QerBitRate {
     /// Uplink rate in kbit/s.
     pub ul_kbps: u64,
     /// Downlink rate in kbit/s.
     pub dl_kbps: u64,
 }
 
-impl Ie for BitRate {
+impl Ie for QerBitRate {
     const NAME: &'static str = "MBR/GBR";
     fn read(r: &mut Reader<'_>) -> Result<Self, Error> {
         let mut rate = || -> Result<u64, Error> {

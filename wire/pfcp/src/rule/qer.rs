@@ -3,7 +3,9 @@
 use whimbrel_ids::Qfi;
 
 use crate::codec::grouped;
-use crate::ie::{AveragingWindow, BitRate, GateStatus, PagingPolicyIndicator, QerCorrelationId, QerId, Rqi};
+use crate::ie::{
+    AveragingWindow, GateStatus, PagingPolicyIndicator, QerBitRate, QerCorrelationId, QerId, Rqi,
+};
 
 grouped! {
     /// Create QER (table 7.5.2.5-1).
@@ -15,9 +17,9 @@ grouped! {
         /// Which directions pass.
         25 => gate_status: required GateStatus,
         /// Rates above which packets are dropped.
-        26 => mbr: conditional BitRate,
+        26 => mbr: conditional QerBitRate,
         /// Rates that are guaranteed.
-        27 => gbr: conditional BitRate,
+        27 => gbr: conditional QerBitRate,
         /// QoS flow identifier for the downlink PDU session container.
         124 => qfi: conditional Qfi,
         /// Reflective QoS indication for the same.
@@ -37,9 +39,9 @@ grouped! {
         /// Which directions pass.
         25 => gate_status: conditional GateStatus,
         /// Rates above which packets are dropped.
-        26 => mbr: conditional BitRate,
+        26 => mbr: conditional QerBitRate,
         /// Rates that are guaranteed.
-        27 => gbr: conditional BitRate,
+        27 => gbr: conditional QerBitRate,
         /// QoS flow identifier.
         124 => qfi: conditional Qfi,
         /// Reflective QoS indication.

@@ -120,8 +120,8 @@ pub(crate) fn establishment() -> SessionEstablishmentRequest {
             )
         }],
         create_qers: vec![CreateQer {
-            mbr: Some(BitRate { ul_kbps: 1_000_000, dl_kbps: 2_000_000 }),
-            gbr: Some(BitRate { ul_kbps: 5, dl_kbps: 6 }),
+            mbr: Some(QerBitRate { ul_kbps: 1_000_000, dl_kbps: 2_000_000 }),
+            gbr: Some(QerBitRate { ul_kbps: 5, dl_kbps: 6 }),
             qfi: Qfi::new(1),
             rqi: Some(Rqi::RQI),
             paging_policy_indicator: Some(PagingPolicyIndicator(3)),

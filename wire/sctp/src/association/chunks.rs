@@ -1,16 +1,22 @@
 //! The chunks that an association takes (RFC 9260 §6.2, §8.3, §9, §3.2).
 
 use super::timers::schedule_heartbeat;
-use super::{Association, Context, PacketProgress, State};
+use super::{Association, AssociationContext, PacketProgress, State};
 use crate::outbox::{DownReason, Event};
 use crate::packet::{
-    Chunk, Parameter, Parameters, Unknown, be32, be64, cause, kind, parameter, write_chunk, write_parameter,
+    Chunk, Parameter, Parameters, UnknownTypeAction, be32, be64, cause, kind, parameter, write_chunk,
+    write_parameter,
 };
-use crate::receive::{Data, Taken};
+use crate::receive::{Data, DataOutcome};
 
 impl Association {
     /// Takes one chunk of a packet whose tag was right; INIT, INIT ACK and COOKIE ECHO are the endpoint's.
-    pub(crate) fn chunk(&mut self, chunk: Chunk<'_>, from: usize, cx: &mut Context<'_>) -> PacketProgress {
+    pub(crate) fn chunk(
+        &mut self,
+        chunk: Chunk<'_>,
+        from: usize,
+        cx: &mut AssociationContext<'_>,
+    ) -> PacketProgress {
         match chunk.kind {
             kind::DATA => return self.data(chunk, from, cx),
             kind::SACK => self.sack(chunk, cx),
@@ -38,7 +44,7 @@ impl Association {
             // Only ever first in a packet, where the endpoint takes them.
             kind::INIT | kind::INIT_ACK | kind::COOKIE_ECHO => {}
             unknown => {
-                let rule = Unknown::of_chunk(unknown);
+                let rule = UnknownTypeAction::of_chunk(unknown);
                 if rule.report && self.peer_tag != 0 {
                     self.report(cause::UNRECOGNIZED_CHUNK_TYPE, chunk.whole, from, cx);
                 }
@@ -51,11 +57,11 @@ impl Association {
     }
 
     /// All chunks of a packet were taken.
-    pub(crate) fn packet_done(&mut self, cx: &Context<'_>) {
+    pub(crate) fn packet_done(&mut self, cx: &AssociationContext<'_>) {
         self.rx.packet_done(cx.now, cx.config.sack_delay);
     }
 
-    fn data(&mut self, chunk: Chunk<'_>, from: usize, cx: &mut Context<'_>) -> PacketProgress {
+    fn data(&mut self, chunk: Chunk<'_>, from: usize, cx: &mut AssociationContext<'_>) -> PacketProgress {
         if !self.state.takes_data() {
             return PacketProgress::Continue;
         }
@@ -70,20 +76,20 @@ impl Association {
         }
         self.sack_path = from;
         match self.rx.take(data, self.id, &mut cx.out.events) {
-            Taken::Fine => PacketProgress::Continue,
-            Taken::InvalidStream => {
+            DataOutcome::Fine => PacketProgress::Continue,
+            DataOutcome::InvalidStream => {
                 let [hi, lo] = data.stream.to_be_bytes();
                 self.report(cause::INVALID_STREAM_IDENTIFIER, &[hi, lo, 0, 0], from, cx);
                 PacketProgress::Continue
             }
-            Taken::OutOfResource => {
+            DataOutcome::OutOfResource => {
                 self.abort(cause::OUT_OF_RESOURCE, &[], DownReason::OutOfResource, cx);
                 PacketProgress::Stop
             }
         }
     }
 
-    fn sack(&mut self, chunk: Chunk<'_>, cx: &mut Context<'_>) {
+    fn sack(&mut self, chunk: Chunk<'_>, cx: &mut AssociationContext<'_>) {
         if !self.state.sends_data() {
             return;
         }
@@ -100,14 +106,14 @@ impl Association {
     }
 
     /// Paths on which something was just acknowledged answer again.
-    fn note_answers(&mut self, cx: &mut Context<'_>) {
+    fn note_answers(&mut self, cx: &mut AssociationContext<'_>) {
         for p in self.paths.iter_mut().filter(|p| p.acked_now > 0 && !p.active) {
             p.active = true;
             cx.out.events.push(Event::PathUp { association: self.id, remote: p.path.remote });
         }
     }
 
-    fn heartbeat(&mut self, chunk: Chunk<'_>, from: usize, cx: &mut Context<'_>) {
+    fn heartbeat(&mut self, chunk: Chunk<'_>, from: usize, cx: &mut AssociationContext<'_>) {
         if self.peer_tag == 0 {
             return;
         }
@@ -117,7 +123,7 @@ impl Association {
     }
 
     /// The peer returned what [`Self::send_heartbeat`] wrote (RFC 9260 §8.3).
-    fn heartbeat_ack(&mut self, chunk: Chunk<'_>, cx: &mut Context<'_>) {
+    fn heartbeat_ack(&mut self, chunk: Chunk<'_>, cx: &mut AssociationContext<'_>) {
         let info = Parameters(chunk.value).next();
         let Some(Parameter { kind: parameter::HEARTBEAT_INFO, value, .. }) = info else { return };
         let (Some(path), Some(nonce)) = (be32(value, 0), be64(value, 4)) else { return };
@@ -126,7 +132,7 @@ impl Association {
         p.heartbeat = None;
         p.errors = 0;
         self.errors = 0;
-        p.measured(cx.now.since(heartbeat.sent), cx.config);
+        p.update_rto(cx.now.since(heartbeat.sent), cx.config);
         let was_up = core::mem::replace(&mut p.active, true) && p.confirmed;
         self.has_confirmed |= !core::mem::replace(&mut p.confirmed, true);
         schedule_heartbeat(p, cx.now, cx.config);
@@ -135,7 +141,7 @@ impl Association {
         }
     }
 
-    fn shutdown_chunk(&mut self, chunk: Chunk<'_>, cx: &mut Context<'_>) {
+    fn shutdown_chunk(&mut self, chunk: Chunk<'_>, cx: &mut AssociationContext<'_>) {
         if matches!(self.state, State::CookieWait | State::CookieEchoed) {
             return;
         }
@@ -155,7 +161,7 @@ impl Association {
         }
     }
 
-    fn shutdown_ack(&mut self, from: usize, cx: &mut Context<'_>) {
+    fn shutdown_ack(&mut self, from: usize, cx: &mut AssociationContext<'_>) {
         if !matches!(self.state, State::ShutdownSent | State::ShutdownAckSent) {
             return;
         }
@@ -165,7 +171,7 @@ impl Association {
         self.end(DownReason::Shutdown, cx);
     }
 
-    fn error(&mut self, chunk: Chunk<'_>, cx: &mut Context<'_>) -> PacketProgress {
+    fn error(&mut self, chunk: Chunk<'_>, cx: &mut AssociationContext<'_>) -> PacketProgress {
         cx.counters.errors_reported += 1;
         let stale = Parameters(chunk.value).any(|c| c.kind == cause::STALE_COOKIE);
         if stale && self.state == State::CookieEchoed {
@@ -183,7 +189,7 @@ impl Association {
     }
 
     /// Reports one error cause in an ERROR chunk (RFC 9260 §3.3.10).
-    pub(super) fn report(&mut self, code: u16, info: &[u8], to: usize, cx: &mut Context<'_>) {
+    pub(super) fn report(&mut self, code: u16, info: &[u8], to: usize, cx: &mut AssociationContext<'_>) {
         self.control_chunk(to, cx, |o| {
             write_chunk(o, kind::ERROR, 0, |o| write_parameter(o, code, |o| o.extend_from_slice(info)));
         });

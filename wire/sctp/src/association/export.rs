@@ -13,10 +13,10 @@ use super::{Association, SHUTDOWN_GUARD_RTOS, State};
 use crate::config::Config;
 use crate::cookie::{PEER_ADDRESSES_MAX, read_ip, write_ip};
 use crate::endpoint::UserNotes;
-use crate::export::record::Record;
-use crate::export::{Defect, HEAD_PREFIX_OCTETS, Layout, Progress, Saved, Store};
+use crate::export::record::ExportRecord;
+use crate::export::{Defect, HEAD_PREFIX_OCTETS, Layout, Progress, SavedStore, Store};
 use crate::outbox::{AssociationId, Path};
-use crate::path::{Measured, PathState};
+use crate::path::{PathMeasurements, PathState};
 use crate::receive::{self, DataReceiver};
 use crate::send::{self, DataSender};
 
@@ -111,7 +111,7 @@ impl Association {
             write_ip(out, p.path.remote);
             out.extend_from_slice(&p.path.udp_port.to_be_bytes());
             out.push(u8::from(p.active) | u8::from(p.confirmed) << 1);
-            let Measured { srtt, rttvar, rto, cwnd, ssthresh } = p.measured_so_far();
+            let PathMeasurements { srtt, rttvar, rto, cwnd, ssthresh } = p.export_measurements();
             let micros = |d: Duration| d.as_micros() as u64;
             for field in
                 [srtt.map_or(u64::MAX, micros), micros(rttvar), micros(rto), cwnd as u64, ssthresh as u64]
@@ -127,7 +127,7 @@ impl Association {
     pub(crate) fn restore(
         slot: u32,
         head: &[u8],
-        saved: &impl Saved,
+        saved: &impl SavedStore,
         now: Instant,
         config: &Config,
     ) -> Result<Self, Defect> {
@@ -143,7 +143,7 @@ impl Association {
         let mut records = Vec::new();
         let mut r = Reader::new(&journal);
         while !r.is_empty() {
-            records.push(Record::read(&mut r).ok_or(Defect::Contradiction("journal"))?);
+            records.push(ExportRecord::read(&mut r).ok_or(Defect::Contradiction("journal"))?);
         }
         let tx = DataSender::restore(head.tx, records.iter().copied())?;
         let rx = DataReceiver::restore(head.rx, records.iter().copied(), config)?;
@@ -166,8 +166,8 @@ struct ImportedHead {
     journal: u8,
     journal_octets: u32,
     journal_sum: u32,
-    tx: send::Continued,
-    rx: receive::Continued,
+    tx: send::ContinuedSender,
+    rx: receive::ContinuedReceiver,
 }
 
 impl ImportedHead {
@@ -201,7 +201,7 @@ impl ImportedHead {
         let ssns = |r: &mut Reader<'_>, streams: u16| -> Option<Vec<u16>> {
             (0..streams).map(|_| r.u16(IE).ok()).collect()
         };
-        let tx = send::Continued {
+        let tx = send::ContinuedSender {
             next_tsn: r.u32(IE).ok()?,
             cum_acked: r.u32(IE).ok()?,
             peer_rwnd: r.u32(IE).ok()?,
@@ -228,7 +228,7 @@ impl ImportedHead {
             sack_path: primary,
             ..a
         };
-        let rx = receive::Continued { cum, runs, messages, released, next_ssn };
+        let rx = receive::ContinuedReceiver { cum, runs, messages, released, next_ssn };
         Some(Self { association, journal, journal_octets, journal_sum, tx, rx })
     }
 }
@@ -243,8 +243,8 @@ fn read_path(r: &mut Reader<'_>, now: Instant, config: &Config) -> Option<PathSt
     let (cwnd, ssthresh) = (r.u64(IE).ok()?, r.u64(IE).ok()?);
     let mut p = PathState::new(path, flags & 2 != 0, now, config);
     p.active = flags & 1 != 0;
-    p.take_up(
-        Measured {
+    p.restore_measurements(
+        PathMeasurements {
             srtt: (srtt != u64::MAX).then(|| micros(srtt)),
             rttvar: micros(rttvar),
             rto: micros(rto),

@@ -1,6 +1,6 @@
 //! What leaves an association at a flush, and on which path (RFC 9260 §6.1, §6.4, §6.10, §9.2).
 
-use super::{Association, Context, State};
+use super::{Association, AssociationContext, State};
 use crate::packet::{HEADER_LEN, cause, kind, write_chunk};
 use crate::path::PathState;
 
@@ -12,12 +12,13 @@ impl Association {
     pub(crate) fn control_chunk(
         &mut self,
         path: usize,
-        cx: &mut Context<'_>,
+        cx: &mut AssociationContext<'_>,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
         let start = self.control.len();
         write(&mut self.control);
-        let full = self.paths.get(path).is_some_and(|p| self.control.len() > p.packet_max - HEADER_LEN);
+        let full =
+            self.paths.get(path).is_some_and(|p| self.control.len() > p.max_packet_octets - HEADER_LEN);
         if start > 0 && (full || self.control_path != path) {
             self.open(cx);
             cx.out.packets.buffer().extend_from_slice(&self.control[..start]);
@@ -50,18 +51,18 @@ impl Association {
         failing.then(other).flatten().unwrap_or_else(|| self.data_path())
     }
 
-    pub(super) fn open(&self, cx: &mut Context<'_>) {
+    pub(super) fn open(&self, cx: &mut AssociationContext<'_>) {
         cx.out.packets.open(self.local_port, self.peer_port, self.peer_tag);
     }
 
-    pub(super) fn close(&self, path: usize, cx: &mut Context<'_>) {
+    pub(super) fn close(&self, path: usize, cx: &mut AssociationContext<'_>) {
         if let Some(p) = self.paths.get(path).or(self.paths.first()) {
             cx.out.packets.close(p.path);
         }
     }
 
     /// Sends all that may leave now: control chunks, SACK, lost DATA, new DATA, bundled.
-    pub(crate) fn transmit(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn transmit(&mut self, cx: &mut AssociationContext<'_>) {
         if self.handshake_due {
             return self.transmit_handshake(cx);
         }
@@ -84,7 +85,7 @@ impl Association {
         burst.finish(self, cx);
     }
 
-    fn transmit_data(&mut self, burst: &mut Burst, cx: &mut Context<'_>) {
+    fn transmit_data(&mut self, burst: &mut Burst, cx: &mut AssociationContext<'_>) {
         burst.packets = 0;
         let mut urgent = core::mem::take(&mut self.tx.urgent);
         while let Some((len, lost_on)) = self.tx.next_lost() {
@@ -113,11 +114,11 @@ impl Association {
         }
     }
 
-    fn room(&self, path: usize, cx: &Context<'_>) -> usize {
-        self.paths.get(path).map_or(0, |p| p.packet_max.saturating_sub(cx.out.packets.open_len()))
+    fn room(&self, path: usize, cx: &AssociationContext<'_>) -> usize {
+        self.paths.get(path).map_or(0, |p| p.max_packet_octets.saturating_sub(cx.out.packets.open_len()))
     }
 
-    fn transmit_handshake(&mut self, cx: &mut Context<'_>) {
+    fn transmit_handshake(&mut self, cx: &mut AssociationContext<'_>) {
         self.handshake_due = false;
         if self.handshake.is_empty() {
             crate::handshake::write_init(self, cx.config);
@@ -130,7 +131,7 @@ impl Association {
     }
 
     /// Takes the next step of a shutdown once nothing is under way any more (RFC 9260 §9.2).
-    fn progress_shutdown(&mut self, cx: &mut Context<'_>) {
+    fn progress_shutdown(&mut self, cx: &mut AssociationContext<'_>) {
         match self.state {
             State::ShutdownPending if self.tx.is_empty() => {
                 self.state = State::ShutdownSent;
@@ -142,7 +143,7 @@ impl Association {
         }
     }
 
-    pub(super) fn send_shutdown(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn send_shutdown(&mut self, cx: &mut AssociationContext<'_>) {
         let cum = self.rx.cumulative_tsn().to_be_bytes();
         self.control_chunk(self.data_path(), cx, |o| {
             write_chunk(o, kind::SHUTDOWN, 0, |o| o.extend_from_slice(&cum));
@@ -150,19 +151,19 @@ impl Association {
         self.start_t2(cx);
     }
 
-    pub(super) fn send_shutdown_ack(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn send_shutdown_ack(&mut self, cx: &mut AssociationContext<'_>) {
         self.state = State::ShutdownAckSent;
         self.control_chunk(self.data_path(), cx, |o| write_chunk(o, kind::SHUTDOWN_ACK, 0, |_| {}));
         self.start_t2(cx);
     }
 
-    fn start_t2(&mut self, cx: &Context<'_>) {
+    fn start_t2(&mut self, cx: &AssociationContext<'_>) {
         let rto = self.paths.get(self.data_path()).map_or(cx.config.rto_initial, |p| p.rto);
         self.t2 = Some(cx.now + rto);
     }
 
     /// Answers a packet of an association that is closing: SHUTDOWN ACK again (RFC 9260 §5.2.4, §9.2).
-    pub(crate) fn repeat_shutdown_ack(&mut self, with_error: bool, cx: &mut Context<'_>) {
+    pub(crate) fn repeat_shutdown_ack(&mut self, with_error: bool, cx: &mut AssociationContext<'_>) {
         self.send_shutdown_ack(cx);
         if with_error {
             self.report(cause::COOKIE_RECEIVED_WHILE_SHUTTING_DOWN, &[], self.data_path(), cx);
@@ -170,7 +171,7 @@ impl Association {
     }
 
     /// Answers a second COOKIE ECHO, or the first.
-    pub(crate) fn send_cookie_ack(&mut self, path: usize, cx: &mut Context<'_>) {
+    pub(crate) fn send_cookie_ack(&mut self, path: usize, cx: &mut AssociationContext<'_>) {
         self.control_chunk(path, cx, |o| write_chunk(o, kind::COOKIE_ACK, 0, |_| {}));
     }
 }
@@ -183,7 +184,7 @@ struct Burst {
 
 impl Burst {
     /// Has a packet open on `path` with `len` octets of room; false if the burst is long enough.
-    fn on(&mut self, a: &Association, path: usize, len: usize, cx: &mut Context<'_>) -> bool {
+    fn on(&mut self, a: &Association, path: usize, len: usize, cx: &mut AssociationContext<'_>) -> bool {
         if self.on == Some(path) && a.room(path, cx) >= len {
             self.packets = self.packets.max(1);
             return true;
@@ -198,7 +199,7 @@ impl Burst {
         true
     }
 
-    fn finish(&mut self, a: &Association, cx: &mut Context<'_>) {
+    fn finish(&mut self, a: &Association, cx: &mut AssociationContext<'_>) {
         if let Some(path) = self.on.take() {
             a.close(path, cx);
         }

@@ -13,7 +13,7 @@ use whimbrel_ids::Instant;
 use crate::config::Config;
 use crate::cookie::Prf;
 use crate::endpoint::{Counters, UserNotes};
-use crate::outbox::{AssociationId, DownReason, Event, Outbox, Path, Refusal};
+use crate::outbox::{AssociationId, DownReason, Event, Outbox, Path, RequestRefusal};
 use crate::packet::{Chunk, T_BIT, cause, kind, write_chunk, write_parameter};
 use crate::path::PathState;
 use crate::receive::DataReceiver;
@@ -54,7 +54,7 @@ impl State {
 }
 
 /// What an association works with while it handles one input.
-pub(crate) struct Context<'a> {
+pub(crate) struct AssociationContext<'a> {
     pub(crate) now: Instant,
     pub(crate) config: &'a Config,
     pub(crate) prf: &'a mut Prf,
@@ -193,14 +193,20 @@ impl Association {
     }
 
     /// Sends the stored INIT or COOKIE ECHO at the next flush, and again by T1-init or T1-cookie.
-    pub(crate) fn start_handshake(&mut self, cx: &Context<'_>) {
+    pub(crate) fn start_handshake(&mut self, cx: &AssociationContext<'_>) {
         self.handshake_due = true;
         self.t1_rto = cx.config.rto_initial;
         self.t1 = Some(cx.now + self.t1_rto);
     }
 
     /// Forgets all data, as a peer that restarted does, and takes new tags and numbers.
-    pub(crate) fn reset(&mut self, local: (u32, u32), peer: (u32, u32), peer_rwnd: u32, cx: &Context<'_>) {
+    pub(crate) fn reset(
+        &mut self,
+        local: (u32, u32),
+        peer: (u32, u32),
+        peer_rwnd: u32,
+        cx: &AssociationContext<'_>,
+    ) {
         (self.local_tag, self.local_initial_tsn) = local;
         self.peer_tag = peer.0;
         self.tx = DataSender::new(self.local_initial_tsn);
@@ -216,7 +222,7 @@ impl Association {
     }
 
     /// The association is established: stops T1 and makes the event.
-    pub(crate) fn established(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn established(&mut self, cx: &mut AssociationContext<'_>) {
         self.state = State::Established;
         self.t1 = None;
         self.handshake_due = false;
@@ -243,7 +249,7 @@ impl Association {
     }
 
     /// The association is over; the endpoint frees its slot.
-    pub(crate) fn end(&mut self, reason: DownReason, cx: &mut Context<'_>) {
+    pub(crate) fn end(&mut self, reason: DownReason, cx: &mut AssociationContext<'_>) {
         if !self.ended {
             self.ended = true;
             if cx.config.return_unacknowledged {
@@ -254,7 +260,13 @@ impl Association {
     }
 
     /// Sends ABORT with one error cause, and ends.
-    pub(crate) fn abort(&mut self, code: u16, info: &[u8], reason: DownReason, cx: &mut Context<'_>) {
+    pub(crate) fn abort(
+        &mut self,
+        code: u16,
+        info: &[u8],
+        reason: DownReason,
+        cx: &mut AssociationContext<'_>,
+    ) {
         if self.peer_tag != 0 {
             self.open(cx);
             write_chunk(cx.out.packets.buffer(), kind::ABORT, 0, |o| {
@@ -271,16 +283,17 @@ impl Association {
         message: (u16, u32, bool),
         octets: &[u8],
         config: &Config,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestRefusal> {
         if self.state != State::Established {
-            return Err(Refusal::NotEstablished);
+            return Err(RequestRefusal::NotEstablished);
         }
-        let packet_max = self.paths.iter().map(|p| p.packet_max).min().ok_or(Refusal::NotEstablished)?;
+        let packet_max =
+            self.paths.iter().map(|p| p.max_packet_octets).min().ok_or(RequestRefusal::NotEstablished)?;
         self.tx.queue(message, octets, packet_max, config)
     }
 
     /// Begins a graceful shutdown (RFC 9260 §9.2).
-    pub(crate) fn shutdown(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn shutdown(&mut self, cx: &mut AssociationContext<'_>) {
         match self.state {
             State::Established => {
                 self.state = State::ShutdownPending;
@@ -294,7 +307,7 @@ impl Association {
     }
 
     /// Shuts down gracefully, and aborts at `by` if the peer has not completed it by then (RFC 9260 §9.1, §9.2).
-    pub(crate) fn stop(&mut self, by: Instant, cx: &mut Context<'_>) {
+    pub(crate) fn stop(&mut self, by: Instant, cx: &mut AssociationContext<'_>) {
         self.shutdown(cx);
         self.t5 = Some(by);
         if by <= cx.now && !self.ended {

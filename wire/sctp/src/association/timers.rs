@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use whimbrel_ids::Instant;
 
-use super::{Association, Context, State};
+use super::{Association, AssociationContext, State};
 use crate::config::Config;
 use crate::outbox::{DownReason, Event};
 use crate::packet::{cause, kind, parameter, write_chunk, write_parameter};
@@ -22,7 +22,7 @@ impl Association {
     }
 
     /// Handles every timer that ran out.
-    pub(crate) fn tick(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn tick(&mut self, cx: &mut AssociationContext<'_>) {
         let now = cx.now;
         let due = |t: Option<Instant>| t.is_some_and(|t| t <= now);
         if due(self.t5) {
@@ -44,7 +44,7 @@ impl Association {
         }
     }
 
-    fn t1_expired(&mut self, cx: &mut Context<'_>) {
+    fn t1_expired(&mut self, cx: &mut AssociationContext<'_>) {
         self.t1_expiries += 1;
         if self.t1_expiries > cx.config.init_max_retrans {
             return self.end(DownReason::NoAnswer, cx);
@@ -57,7 +57,7 @@ impl Association {
         self.handshake_due = true;
     }
 
-    fn t2_expired(&mut self, cx: &mut Context<'_>) {
+    fn t2_expired(&mut self, cx: &mut AssociationContext<'_>) {
         let path = self.data_path();
         self.unanswered(path, cx);
         if self.ended {
@@ -71,7 +71,7 @@ impl Association {
     }
 
     /// T3-rtx and heartbeat of one path.
-    fn path_tick(&mut self, i: usize, cx: &mut Context<'_>) {
+    fn path_tick(&mut self, i: usize, cx: &mut AssociationContext<'_>) {
         let Some(p) = self.paths.get_mut(i) else { return };
         if p.t3.is_some_and(|t| t <= cx.now) {
             p.t3 = None;
@@ -80,7 +80,7 @@ impl Association {
         }
         let Some(p) = self.paths.get_mut(i) else { return };
         match p.heartbeat {
-            Some(h) if h.timeout <= cx.now => {
+            Some(h) if h.deadline <= cx.now => {
                 p.heartbeat = None;
                 self.unanswered(i, cx);
                 let last_hope = !self.paths.iter().any(|p| p.active && p.confirmed);
@@ -95,9 +95,9 @@ impl Association {
                 if p.confirmed
                     && p.active
                     && p.errors == 0
-                    && cx.now.since(p.used) < cx.config.heartbeat_interval
+                    && cx.now.since(p.last_data_sent) < cx.config.heartbeat_interval
                 {
-                    schedule_heartbeat(p, p.used, cx.config); // not idle: DATA watches the path
+                    schedule_heartbeat(p, p.last_data_sent, cx.config); // not idle: DATA watches the path
                 } else {
                     self.send_heartbeat(i, cx);
                 }
@@ -107,7 +107,7 @@ impl Association {
     }
 
     /// Asks the peer for a sign of life on every path that it has confirmed, whether data is on its way or not (RFC 9260 §8.3: "upon request").
-    pub(crate) fn probe(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn probe(&mut self, cx: &mut AssociationContext<'_>) {
         for i in 0..self.paths.len() {
             match self.paths.get(i).filter(|p| p.confirmed).map(|p| p.heartbeat.as_ref().map(|h| h.nonce)) {
                 None => {}
@@ -119,14 +119,14 @@ impl Association {
     }
 
     /// The information is the path's index and a nonce that only the receiver at that address can return (RFC 9260 §5.4).
-    fn send_heartbeat(&mut self, i: usize, cx: &mut Context<'_>) {
+    fn send_heartbeat(&mut self, i: usize, cx: &mut AssociationContext<'_>) {
         let nonce = cx.prf.nonce();
         let Some(p) = self.paths.get_mut(i) else { return };
-        p.heartbeat = Some(Heartbeat { nonce, sent: cx.now, timeout: cx.now + p.rto });
+        p.heartbeat = Some(Heartbeat { nonce, sent: cx.now, deadline: cx.now + p.rto });
         self.heartbeat_chunk(i, nonce, cx);
     }
 
-    fn heartbeat_chunk(&mut self, i: usize, nonce: u64, cx: &mut Context<'_>) {
+    fn heartbeat_chunk(&mut self, i: usize, nonce: u64, cx: &mut AssociationContext<'_>) {
         self.control_chunk(i, cx, |o| {
             write_chunk(o, kind::HEARTBEAT, 0, |o| {
                 write_parameter(o, parameter::HEARTBEAT_INFO, |o| {
@@ -138,7 +138,7 @@ impl Association {
     }
 
     /// Nothing came back in time on a path (RFC 9260 §8.1, §8.2).
-    fn unanswered(&mut self, i: usize, cx: &mut Context<'_>) {
+    fn unanswered(&mut self, i: usize, cx: &mut AssociationContext<'_>) {
         let Some(p) = self.paths.get_mut(i) else { return };
         p.back_off(cx.config);
         p.errors = p.errors.saturating_add(1);

@@ -98,7 +98,7 @@ pub trait Store {
 }
 
 /// What a [`Store`] of a former process holds. It may be anything.
-pub trait Saved {
+pub trait SavedStore {
     /// Where things are in a slot.
     fn layout(&self) -> Layout;
     /// The word of a slot; zero if there is no such slot.
@@ -219,7 +219,7 @@ fn head_sum(head: &[u8]) -> u32 {
 }
 
 /// The body of the head that is published in a slot; `None` if none is.
-pub(crate) fn read_head(slot: u32, saved: &impl Saved) -> Result<Option<Vec<u8>>, Defect> {
+pub(crate) fn read_head(slot: u32, saved: &impl SavedStore) -> Result<Option<Vec<u8>>, Defect> {
     let layout = saved.layout();
     let published = saved.word(slot);
     if published == 0 {

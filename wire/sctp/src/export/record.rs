@@ -19,7 +19,7 @@ pub(crate) enum RecordKind {
 
 /// One record. What a kind does not need is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Record<'a> {
+pub(crate) struct ExportRecord<'a> {
     pub(crate) kind: RecordKind,
     pub(crate) flags: u8,
     pub(crate) stream: u16,
@@ -33,7 +33,7 @@ pub(crate) struct Record<'a> {
     pub(crate) octets: &'a [u8],
 }
 
-impl<'a> Record<'a> {
+impl<'a> ExportRecord<'a> {
     /// A record of octets alone.
     pub(crate) fn of(kind: RecordKind, octets: &'a [u8]) -> Self {
         Self { kind, flags: 0, stream: 0, ssn: 0, ppid: 0, number: 0, tsn: 0, octets }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use whimbrel_ids::Instant;
 use whimbrel_sctp::{
-    AssociationId, Config, Connect, DownReason, Endpoint, Event, Input, Outbox, Path, Refusal, Send,
+    AssociationId, Config, Connect, DownReason, Endpoint, Event, Input, Outbox, Path, RequestRefusal, Send,
 };
 
 /// A small generator; the same seed gives the same run.
@@ -47,7 +47,7 @@ pub enum Seen {
     Adaptation(u32),
     PathDown(IpAddr),
     PathUp(IpAddr),
-    Refused(Refusal),
+    Refused(RequestRefusal),
 }
 
 /// An endpoint with its addresses and all events that it reported.

@@ -1,7 +1,9 @@
 //! Endpoints that die and are replaced by one that continues from what was exported.
 
 use whimbrel_ids::Instant;
-use whimbrel_sctp::{Adopted, AssociationId, Config, Defect, Endpoint, Event, Layout, Outbox, Saved, Store};
+use whimbrel_sctp::{
+    AdoptedAssociation, AssociationId, Config, Defect, Endpoint, Event, Layout, Outbox, SavedStore, Store,
+};
 
 use super::{Node, Random, Seen};
 
@@ -46,7 +48,7 @@ impl Store for Bank {
     }
 }
 
-impl Saved for Bank {
+impl SavedStore for Bank {
     fn layout(&self) -> Layout {
         self.layout
     }
@@ -146,8 +148,13 @@ impl Node {
         self.endpoint = Endpoint::successor(s.config.clone(), SECRET, s.deaths, now);
         for slot in 0..former.slots() {
             match self.endpoint.adopt(now, slot, former) {
-                Ok(Some(Adopted {
-                    association, primary, peer_port, outbound_streams, adaptation, ..
+                Ok(Some(AdoptedAssociation {
+                    association,
+                    primary,
+                    peer_port,
+                    outbound_streams,
+                    adaptation,
+                    ..
                 })) => {
                     if !known {
                         out.events.push(Event::Up {

@@ -15,7 +15,7 @@ use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{CpfOutbox, Cta, Input, Outbox, ReplicatedCpf};
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_shm::create;
-use whimbrel_sim::{Home, default_config, upf_config};
+use whimbrel_sim::{SimSubscribers, default_config, upf_config};
 
 use super::EPOCH;
 use super::ends::{Came, End, settings};
@@ -108,7 +108,7 @@ enum Upf {
 }
 
 pub(super) struct Core {
-    cta: Cta<Home, (Prf, u64), ()>,
+    cta: Cta<SimSubscribers, (Prf, u64), ()>,
     out: Outbox,
     now: Instant,
     cpf: Option<Box<ReplicatedCpf>>,
@@ -137,13 +137,13 @@ impl Core {
         let directory = Directory::new(config.amf.plmn, HomeNetworkKeys::new());
         let entropy = (Prf::new(&[9; 16]), 0);
         let cta = if build.cpf == CpfAt::Call {
-            Cta::new(config.clone(), directory, Home::default(), entropy, (), EPOCH)
+            Cta::new(config.clone(), directory, SimSubscribers::default(), entropy, (), EPOCH)
         } else {
             let region: Region = "coast/home".parse().map_err(io::Error::other)?;
             let mut regions = Regions::new([region.clone()]).map_err(io::Error::other)?;
             regions.join(CPF, &region).map_err(io::Error::other)?;
             let rings = regions.rings(&region, 0).map_err(io::Error::other)?;
-            Cta::of_region(config.clone(), directory, Home::default(), entropy, (), rings, EPOCH)
+            Cta::of_region(config.clone(), directory, SimSubscribers::default(), entropy, (), rings, EPOCH)
         };
         let here = matches!(build.cpf, CpfAt::Values | CpfAt::Octets);
         let mut core = Self {

@@ -7,15 +7,15 @@ use std::time::{Duration, Instant as Clock};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use whimbrel_ids::Instant;
-use whimbrel_link::{Event, Events, Key, LinkId, Links, Settings, Spin};
+use whimbrel_link::{ClusterKey, Event, LinkEvents, LinkId, LinkSettings, Links, Spin};
 
 /// The longest sleep.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 
 /// The settings of both ends.
-pub(super) fn settings() -> Settings {
-    let mut settings = Settings::new(b"bench".to_vec());
-    settings.keys = vec![Key::new([1; 32])];
+pub(super) fn settings() -> LinkSettings {
+    let mut settings = LinkSettings::new(b"bench".to_vec());
+    settings.keys = vec![ClusterKey::new([1; 32])];
     settings
 }
 
@@ -30,7 +30,7 @@ pub(super) enum Came {
 
 pub(super) struct End {
     pub(super) links: Links,
-    events: Events,
+    events: LinkEvents,
     begun: Clock,
     spin: Spin,
     /// How often it has slept.
@@ -40,7 +40,7 @@ pub(super) struct End {
 impl End {
     /// `spin`: how long it looks for the next message before it sleeps.
     pub(super) fn new(links: Links, spin: Duration) -> Self {
-        Self { links, events: Events::default(), begun: Clock::now(), spin: Spin::new(spin), sleeps: 0 }
+        Self { links, events: LinkEvents::default(), begun: Clock::now(), spin: Spin::new(spin), sleeps: 0 }
     }
 
     pub(super) fn now(&self) -> Instant {

@@ -10,8 +10,8 @@ use whimbrel_ids::{GlobalGnbId, Instant, PlmnId, SNssai, Tac};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::{CauseRadioNetwork, TransferSyntax};
 use whimbrel_ran::gnb::{self, GnbConfig, Via};
-use whimbrel_ran::ue::{self, Command, SessionRequest, Ue};
-use whimbrel_ran::{Outbox, UeId, Up};
+use whimbrel_ran::ue::{self, SessionRequest, Ue, UeCommand};
+use whimbrel_ran::{Outbox, UeId, UplinkMessage};
 use whimbrel_sim::ue_config;
 
 use super::EPOCH;
@@ -174,17 +174,17 @@ impl Network {
 
     fn begin(&mut self, step: Step) -> io::Result<()> {
         match step {
-            Step::Registration => self.say(ue::Input::Command(Command::Register)),
+            Step::Registration => self.say(ue::Input::Command(UeCommand::Register)),
             Step::Session => {
                 let pdu_session_type = PduSessionType::Ipv4;
                 let request = SessionRequest { dnn: None, s_nssai: None, pdu_session_type };
-                self.say(ue::Input::Command(Command::EstablishSession(request)));
+                self.say(ue::Input::Command(UeCommand::EstablishSession(request)));
             }
             Step::Handover => {
                 let to = self.gnbs[(self.at + 1) % self.gnbs.len()].as_neighbour();
                 self.gnb(self.at, gnb::Input::HandOver { ue: self.n, to, via: Via::N2 });
             }
-            Step::ServiceRequest => self.say(ue::Input::Command(Command::ServiceRequest)),
+            Step::ServiceRequest => self.say(ue::Input::Command(UeCommand::ServiceRequest)),
             Step::Paging => {
                 let address = self.ue.sessions().find_map(|session| session.ipv4);
                 let address = address.ok_or_else(|| io::Error::other("the UE has no session"))?;
@@ -261,7 +261,7 @@ impl Network {
         let outputs: Vec<_> = out.drain().collect();
         for output in outputs {
             let ue::Output::Radio(up) = output else { continue };
-            if let Up::HandoverComplete { to, .. } = &up
+            if let UplinkMessage::HandoverComplete { to, .. } = &up
                 && let Some(to) = self.gnbs.iter().position(|gnb| gnb.config().id == *to)
             {
                 self.at = to;

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use whimbrel_ids::Instant;
-use whimbrel_user::{Config, DnIndex, Origin, Outbox, Packet, Slot, Upf, Verdict};
+use whimbrel_user::{BurstPacket, Config, DnIndex, Origin, Outbox, Packet, PacketVerdict, Upf};
 
 use super::EPOCH;
 
@@ -25,7 +25,8 @@ impl UpfNode {
         let (now, mut out) = (Instant(EPOCH.0 + 1), Outbox::default());
         if octets.first().is_some_and(|octet| octet >> 4 == 4) {
             let origin = Origin::N6 { dn: DnIndex(0) };
-            let mut slot = [Slot { origin, packet: Packet::of(octets), verdict: Verdict::Pending }];
+            let mut slot =
+                [BurstPacket { origin, packet: Packet::of(octets), verdict: PacketVerdict::Pending }];
             self.0.u.burst(now, &mut slot);
             self.0.settle(now, &mut out);
         } else {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ran::gnb::{Event, GnbConfig, SupportedTa, Via};
-use whimbrel_ran::ue::{Command, SessionRequest};
+use whimbrel_ran::ue::{SessionRequest, UeCommand};
 use whimbrel_sim::{GnbIndex, Sim, UeIndex, gnb_config, two_amf_configs, ue_config};
 
 use super::clock::timed;
@@ -72,11 +72,11 @@ fn measure(name: &'static str, ues: u32, fast: bool) -> Form {
     }
     let (mut octets, mut messages, mut worked, mut ahead) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for &ue in &ues {
-        net.command(ue, Command::Register);
+        net.command(ue, UeCommand::Register);
         net.settle(Duration::from_secs(1));
         let pdu_session_type = PduSessionType::Ipv4;
         let session = SessionRequest { dnn: None, s_nssai: None, pdu_session_type };
-        net.command(ue, Command::EstablishSession(session));
+        net.command(ue, UeCommand::EstablishSession(session));
         net.settle(Duration::from_secs(1));
         let before = net.n14_octets();
         net.replicate_to_peer_amfs();

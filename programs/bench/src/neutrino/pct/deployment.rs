@@ -16,9 +16,9 @@ use whimbrel_control::{AssociationId, Batch, Effect, Envelope, Prf, UeContext, U
 use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, Instant, PlmnId, SNssai, Seid, Tac};
 use whimbrel_ngap::ie::TriggeringMessage;
 use whimbrel_ngap::{Peek, ProcedureCode, TransferSyntax};
-use whimbrel_ran::ue::{self, Command, Ue};
-use whimbrel_ran::{Down as RadioDown, Outbox, UeId as RadioUe, Up as RadioUp, gnb};
-use whimbrel_resilience::cta_replica::{CtaReplica, PrimaryCta, Record};
+use whimbrel_ran::ue::{self, Ue, UeCommand};
+use whimbrel_ran::{DownlinkMessage, Outbox, UeId as RadioUe, UplinkMessage, gnb};
+use whimbrel_resilience::cta_replica::{CtaReplica, PrimaryCta, ReplicaRecord};
 use whimbrel_resilience::link::{CpfCommand, CpfReport, PeerMessage, ToCpf, ToCta, ToPeer};
 use whimbrel_resilience::region::{Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
@@ -27,7 +27,7 @@ use whimbrel_resilience::{
     Trial, TrialOutcome,
 };
 use whimbrel_security::HomeNetworkKeys;
-use whimbrel_sim::{Home, default_config, ue_config, upf_config};
+use whimbrel_sim::{SimSubscribers, default_config, ue_config, upf_config};
 use whimbrel_user::Upf;
 
 use super::clock::timed;
@@ -153,8 +153,8 @@ pub(super) struct Loss {
 
 /// The CTA, and the records that have not been sent to its CTA replica yet.
 struct ActiveCta {
-    active: PrimaryCta<Home, (Prf, u64), Whose>,
-    records: Vec<Record>,
+    active: PrimaryCta<SimSubscribers, (Prf, u64), Whose>,
+    records: Vec<ReplicaRecord>,
 }
 
 impl ActiveCta {
@@ -162,7 +162,7 @@ impl ActiveCta {
         self.records.extend(self.active.handle(now, input, out));
     }
 
-    fn cta(&self) -> &Cta<Home, (Prf, u64), Whose> {
+    fn cta(&self) -> &Cta<SimSubscribers, (Prf, u64), Whose> {
         self.active.cta()
     }
 }
@@ -185,7 +185,7 @@ pub(super) struct Deployment {
     charged: bool,
     cta: ActiveCta,
     /// What follows it, if it has one.
-    cta_replica: Option<CtaReplica<Home, (Prf, u64)>>,
+    cta_replica: Option<CtaReplica<SimSubscribers, (Prf, u64)>>,
     members: BTreeMap<CpfId, ReplicatedCpf>,
     /// What tries inputs for them, each on a core of its own.
     sandbox: ReplaySandbox,
@@ -251,7 +251,7 @@ impl Deployment {
         let mut sandbox = ReplaySandbox::default();
         let configured = sandbox.handle(ToReplaySandbox::Configure(config.clone()), |_, _| {});
         configured.expect("no UE's state is in it");
-        let home = Home::default();
+        let home = SimSubscribers::default();
         let cta = if scheme.one_process {
             Cta::new(config.clone(), directory, home, entropy, Whose::default(), EPOCH)
         } else {
@@ -265,10 +265,11 @@ impl Deployment {
         let mut active =
             if scheme.replicated { PrimaryCta::new(cta) } else { PrimaryCta::without_cta_replica(cta) };
         let cta_replica = active.snapshot().map(|snapshot| {
-            active.wait();
+            active.begin_holding();
             let (directory, entropy) =
                 (Directory::new(config.amf.plmn, HomeNetworkKeys::new()), (Prf::new(&[8; 16]), 0));
-            CtaReplica::new(snapshot.octets(), directory, Home::default(), entropy, ()).expect("it follows")
+            CtaReplica::new(snapshot.octets(), directory, SimSubscribers::default(), entropy, ())
+                .expect("it follows")
         });
         let gnbs = (1..=GNBS as u8).map(|n| {
             let id = GlobalGnbId::new(PlmnId::TEST, n.into(), 28).expect("28 bits");
@@ -737,8 +738,8 @@ impl Deployment {
 
     fn begin(&mut self, n: u32) {
         match self.progress.procedure(n) {
-            Some(Procedure::Attach) => self.ue(n, ue::Input::Command(Command::Register)),
-            Some(Procedure::ServiceRequest) => self.ue(n, ue::Input::Command(Command::ServiceRequest)),
+            Some(Procedure::Attach) => self.ue(n, ue::Input::Command(UeCommand::Register)),
+            Some(Procedure::ServiceRequest) => self.ue(n, ue::Input::Command(UeCommand::ServiceRequest)),
             Some(Procedure::Handover) => {
                 let at = self.ues[n as usize].gnb;
                 let to = self.gnbs[(at + 1) % GNBS].as_neighbour();
@@ -776,7 +777,7 @@ impl Deployment {
     }
 
     fn ue(&mut self, n: u32, input: ue::Input) {
-        let released = matches!(input, ue::Input::Radio(RadioDown::Released));
+        let released = matches!(input, ue::Input::Radio(DownlinkMessage::Released));
         let mut out = Outbox::new();
         let now = self.instant();
         self.ues[n as usize].ue.handle(now, input, &mut out);
@@ -784,7 +785,7 @@ impl Deployment {
         for output in outputs {
             match output {
                 ue::Output::Radio(up) => {
-                    if let RadioUp::HandoverComplete { to, .. } = &up
+                    if let UplinkMessage::HandoverComplete { to, .. } = &up
                         && let Some(to) = self.gnbs.iter().position(|g| g.config().id == *to)
                     {
                         self.ues[n as usize].gnb = to;
@@ -796,7 +797,7 @@ impl Deployment {
         }
         if released && self.progress.is_under_way(n) {
             self.progress.attaches_again(n);
-            self.ue(n, ue::Input::Command(Command::Register));
+            self.ue(n, ue::Input::Command(UeCommand::Register));
         }
     }
 
@@ -808,7 +809,7 @@ impl Deployment {
                     s_nssai: None,
                     pdu_session_type: whimbrel_nas::ie::PduSessionType::Ipv4,
                 };
-                self.ue(n, ue::Input::Command(Command::EstablishSession(request)));
+                self.ue(n, ue::Input::Command(UeCommand::EstablishSession(request)));
             }
             ue::Event::SessionUp { .. } | ue::Event::ServiceAccepted { .. } => self.progress.done(n),
             _ => {}

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant as Clock};
 
 use serde_json::{Value, json};
 use whimbrel_ids::{Instant, PlmnId, Supi};
-use whimbrel_link::{Event as LinkEvent, Events, Key, LinkId, Links, Settings};
+use whimbrel_link::{ClusterKey, Event as LinkEvent, LinkEvents, LinkId, LinkSettings, Links};
 use whimbrel_ngap::Message;
 use whimbrel_pfcp::Frame;
 use whimbrel_sctp::{AssociationId, Config, Connect, Endpoint, Input, Outbox, Path, Send};
 use whimbrel_security::{
     Abba, AkaFunctions, AuthenticationManagementField, AuthenticationVector, Bearer, CipheringAlgorithm,
-    IntegrityAlgorithm, K, KAmf, Milenage, NasCount, NasCounts, NasSecurityContext, Op, Rand,
-    SecurityHeaderType, ServingNetworkName, Side, Sqn,
+    IntegrityAlgorithm, K, KAmf, Milenage, NasCount, NasCounts, NasSecurityContext, NasSide, Op, Rand,
+    SecurityHeaderType, ServingNetworkName, Sqn,
 };
 use whimbrel_shm::create;
 
@@ -153,7 +153,7 @@ fn in_memory(tap: &Tap, procedure: Procedure) -> [f64; 3] {
         NasSecurityContext::new(side, Bearer::NAS_3GPP, &k_amf, nea, nia, NasCounts::default())
     };
     let header = SecurityHeaderType::IntegrityProtectedAndCiphered;
-    let mut ue = context(Side::Ue);
+    let mut ue = context(NasSide::Ue);
     let uplink: Vec<Vec<u8>> = protected(&tap.up)
         .map(|plain| {
             let mut message = Vec::new();
@@ -162,7 +162,7 @@ fn in_memory(tap: &Tap, procedure: Procedure) -> [f64; 3] {
         })
         .collect();
     let downlink: Vec<Vec<u8>> = protected(&tap.down).map(|plain| vec![0; plain]).collect();
-    let network = context(Side::Network);
+    let network = context(NasSide::Network);
     let mut nas = || {
         // Its keys are expanded again, as those of a UE that was idle.
         let (mut context, mut out) = (network.clone(), Vec::with_capacity(512));
@@ -354,8 +354,8 @@ fn tapped(scheme: Scheme, procedure: Procedure) -> Tap {
 
 /// Of both ends: frames are sealed, written, read and opened; or go through shared memory.
 fn links(tap: &Tap, shared: bool) -> f64 {
-    let mut settings = Settings::new(b"one end".to_vec());
-    settings.keys = vec![Key::new([1; 32])];
+    let mut settings = LinkSettings::new(b"one end".to_vec());
+    settings.keys = vec![ClusterKey::new([1; 32])];
     settings.listen = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     let mut other = Links::open(settings.clone()).expect("a listener");
     let at = other.local_addr().expect("its address");
@@ -368,7 +368,7 @@ fn links(tap: &Tap, shared: bool) -> f64 {
         }
     }
     let link: LinkId = links.connect(Instant(1), at);
-    let (mut events, mut theirs, mut up) = (Events::default(), Events::default(), 0);
+    let (mut events, mut theirs, mut up) = (LinkEvents::default(), LinkEvents::default(), 0);
     let begun = Clock::now();
     while up < 2 || links.shared() < usize::from(shared) || other.shared() < usize::from(shared) {
         assert!(begun.elapsed() < Duration::from_secs(60), "a link within one machine stands");
@@ -384,7 +384,7 @@ fn links(tap: &Tap, shared: bool) -> f64 {
             for frame in &tap.frames {
                 links.send(link, frame);
                 links.flush();
-                let came = |events: &Events| events.iter().any(|e| matches!(e, LinkEvent::Frame { .. }));
+                let came = |events: &LinkEvents| events.iter().any(|e| matches!(e, LinkEvent::Frame { .. }));
                 loop {
                     other.drain(Instant(1), &mut theirs);
                     if came(&theirs) {

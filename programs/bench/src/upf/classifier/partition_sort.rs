@@ -9,7 +9,7 @@
 use std::cmp::Ordering;
 
 use whimbrel_classifier::measure::{PACKED_WORDS, PLACES};
-use whimbrel_classifier::{Key, Rank, Rule};
+use whimbrel_classifier::{PacketKey, Rank, Rule};
 
 use super::common::Classify;
 
@@ -43,7 +43,7 @@ fn ranges(rule: &Rule) -> [Range; FIELDS] {
     })
 }
 
-fn values(key: &Key) -> [u32; FIELDS] {
+fn values(key: &PacketKey) -> [u32; FIELDS] {
     let ports = key.port_pair();
     std::array::from_fn(|field| match PLACES.get(field) {
         Some(place) => part(key.words(), *place),
@@ -181,7 +181,7 @@ impl Sorted {
     }
 
     #[inline]
-    fn lookup(&self, key: &Key, values: &[u32; FIELDS]) -> Option<Rank> {
+    fn lookup(&self, key: &PacketKey, values: &[u32; FIELDS]) -> Option<Rank> {
         let (mut low, mut high) = (0, self.sorted.len());
         'search: while low < high {
             let middle = (low + high) / 2;
@@ -246,7 +246,7 @@ impl Classify for PartitionSort {
     }
 
     #[inline]
-    fn lookup(&self, key: &Key) -> Option<Rank> {
+    fn lookup(&self, key: &PacketKey) -> Option<Rank> {
         let values = values(key);
         let mut best = LAST;
         for (first, set) in &self.order {

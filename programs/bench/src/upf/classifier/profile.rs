@@ -2,7 +2,7 @@
 //! branches cost that the processor does not foresee.
 
 use serde_json::{Map, Value, json};
-use whimbrel_classifier::{Classifier, Key};
+use whimbrel_classifier::{Classifier, PacketKey};
 
 use super::common::rule_sets::{Mix, Random, packet, pdis, rules};
 use super::{KEYS, filled, pass};
@@ -30,12 +30,13 @@ impl Times {
         let set = |count| {
             let pdis = pdis(mix, count, seed);
             let r = &mut Random::new(seed ^ 0xfeed);
-            let keys: Vec<Key> = (0..KEYS).map(|_| Key::new(&packet(&r.one(&pdis), r))).collect();
+            let keys: Vec<PacketKey> = (0..KEYS).map(|_| PacketKey::new(&packet(&r.one(&pdis), r))).collect();
             (filled(Classifier::new(seed), &rules(&pdis)), keys)
         };
         let ((few, few_keys), (many, many_keys)) = (set(CHUNK), set(RULES));
-        let again =
-            |keys: &[Key]| -> Vec<Vec<Key>> { keys.iter().take(AGAIN).map(|k| vec![*k; KEYS]).collect() };
+        let again = |keys: &[PacketKey]| -> Vec<Vec<PacketKey>> {
+            keys.iter().take(AGAIN).map(|k| vec![*k; KEYS]).collect()
+        };
         let (few_again, many_again) = (again(&few_keys), again(&many_keys));
         let (mut in_few, mut in_many, mut at_random) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..passes {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use whimbrel_classifier::measure::PACKED_WORDS;
-use whimbrel_classifier::{Key, Rank, Rule};
+use whimbrel_classifier::{PacketKey, Rank, Rule};
 
 use super::common::Classify;
 
@@ -155,7 +155,7 @@ impl Classify for TupleSpace {
     }
 
     #[inline]
-    fn lookup(&self, key: &Key) -> Option<Rank> {
+    fn lookup(&self, key: &PacketKey) -> Option<Rank> {
         let mut best = LAST;
         for (first, table) in &self.order {
             if *first >= best {

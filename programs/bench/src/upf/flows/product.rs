@@ -12,8 +12,8 @@ use whimbrel_pfcp::ie::{ApplyAction, FTeid, FarId, PdrId, Precedence, SdfFilter,
 use whimbrel_pfcp::msg::SessionModificationRequest;
 use whimbrel_pfcp::rule::{CreatePdr, Pdi, RemovePdr, UpdateFar};
 use whimbrel_user::{
-    Change, Config, Counters, DnIndex, FILTERS_PER_PDR_MAX, Input, Origin, Packet, SessionRules, Slot,
-    Verdict,
+    BurstPacket, Config, Counters, DnIndex, FILTERS_PER_PDR_MAX, Input, Origin, Packet, PacketVerdict,
+    SessionRules, UserPlaneChange,
 };
 
 use super::super::population::config;
@@ -130,7 +130,7 @@ impl World {
     }
 
     /// A packet of a flow: its number says session, server, the UE's port and the way.
-    fn fill(&self, flow: u32, slot: &mut Slot) {
+    fn fill(&self, flow: u32, slot: &mut BurstPacket) {
         let session = &self.sessions[flow as usize % self.sessions.len()];
         let of_session = flow / self.sessions.len() as u32;
         let remote = server((of_session % (u32::from(self.shape.filters) / 2 + 1)) as u16);
@@ -142,11 +142,11 @@ impl World {
             slot.origin = from_gnb();
             slot.packet.fill(&g_pdu(session.teid, 1, &udp4(ue, remote, (port, 443), OCTETS - 28)));
         }
-        slot.verdict = Verdict::Pending;
+        slot.verdict = PacketVerdict::Pending;
     }
 
     /// A packet of each of these flows goes through; the time that it took.
-    fn pass(&mut self, flows: impl Iterator<Item = u32>, slots: &mut [Slot]) -> Duration {
+    fn pass(&mut self, flows: impl Iterator<Item = u32>, slots: &mut [BurstPacket]) -> Duration {
         let mut filled = 0;
         for (slot, flow) in slots.iter_mut().zip(flows) {
             self.fill(flow, slot);
@@ -161,7 +161,7 @@ impl World {
     }
 
     /// Each flow is met once.
-    pub(in crate::upf) fn meet(&mut self, flows: u32, slots: &mut [Slot]) {
+    pub(in crate::upf) fn meet(&mut self, flows: u32, slots: &mut [BurstPacket]) {
         for first in (0..flows).step_by(ROUND) {
             self.pass(first..flows, slots);
         }
@@ -171,7 +171,7 @@ impl World {
     pub(in crate::upf) fn measured(
         &mut self,
         draws: &[u32],
-        slots: &mut [Slot],
+        slots: &mut [BurstPacket],
         rounds: usize,
     ) -> (f64, f64) {
         let mut all = Vec::with_capacity(rounds);
@@ -194,8 +194,8 @@ impl World {
 }
 
 /// Packets in memory.
-pub(in crate::upf) fn packets() -> Vec<Slot> {
-    let slot = |packet| Slot { origin: from_gnb(), packet, verdict: Verdict::Pending };
+pub(in crate::upf) fn packets() -> Vec<BurstPacket> {
+    let slot = |packet| BurstPacket { origin: from_gnb(), packet, verdict: PacketVerdict::Pending };
     Packet::many(ROUND, 2048).map(slot).collect()
 }
 
@@ -229,7 +229,7 @@ fn changes(world: &mut World) -> [[f64; 2]; 2] {
                 world.net.upf.c.handle(START, Input::Pfcp { peer: SMF, octets: &octets }, &mut world.net.out);
                 world.net.out.datagrams.clear();
                 let mut change = world.net.out.changes.pop().expect("a change");
-                if let Change::Put { rules, .. } = &mut change {
+                if let UserPlaneChange::Put { rules, .. } = &mut change {
                     match by_upf_c {
                         true => kept.push(Arc::clone(rules)),
                         false => *rules = Arc::new(SessionRules::clone(rules)),

@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use crate::upf::classifier::common::rule_sets::Random;
 use serde_json::{Value, json};
 use whimbrel_ids::Instant;
-use whimbrel_user::{Config, DnIndex, Firewall, FirewallRule, Ipv4Net, Nat, Origin, Verdict};
+use whimbrel_user::{Config, DnIndex, Firewall, FirewallRule, Ipv4Net, Nat, Origin, PacketVerdict};
 
 use super::super::population::{Packets, Population, address, config};
 use super::super::smf::{SERVER, START, from_gnb, g_pdu, udp4};
@@ -101,7 +101,7 @@ impl World {
         let inner = udp4(address(n), SERVER, (port, PORTS.1), SMALL - 28);
         let slot = &mut self.packets.slots[at];
         slot.packet.fill(&g_pdu(self.population.teid(n), 1, &inner));
-        (slot.origin, slot.verdict) = (from_gnb(), Verdict::Pending);
+        (slot.origin, slot.verdict) = (from_gnb(), PacketVerdict::Pending);
     }
 
     /// The server's answer.
@@ -109,7 +109,7 @@ impl World {
         let (ue, port) = self.outside[n as usize];
         let slot = &mut self.packets.slots[at];
         slot.packet.fill(&udp4(SERVER, ue, (PORTS.1, port), SMALL - 28));
-        (slot.origin, slot.verdict) = (Origin::N6 { dn: DnIndex(0) }, Verdict::Pending);
+        (slot.origin, slot.verdict) = (Origin::N6 { dn: DnIndex(0) }, PacketVerdict::Pending);
     }
 
     /// All packets in memory go through; nanoseconds of each.
@@ -120,7 +120,7 @@ impl World {
             self.population.upf.burst(self.now, burst);
         }
         let ns = (core_time() - begin).as_nanos() as f64 / ROUND as f64;
-        let passed = self.packets.slots.iter().all(|s| matches!(s.verdict, Verdict::Send(_)));
+        let passed = self.packets.slots.iter().all(|s| matches!(s.verdict, PacketVerdict::Send(_)));
         assert!(passed, "{:?}", self.population.upf.counters());
         ns
     }

@@ -10,7 +10,7 @@ use std::time::Instant as Clock;
 use crate::upf::classifier::common::rule_sets::Random;
 use serde_json::{Map, Value};
 use whimbrel_ids::Instant;
-use whimbrel_user::{Stage, StageObserver, Verdict};
+use whimbrel_user::{PacketVerdict, Stage, StageObserver};
 
 use super::super::population::{Packets, Population, Traffic};
 use super::super::smf::START;
@@ -58,7 +58,7 @@ impl StageObserver for Stopwatch {
         }
     }
 
-    fn decided(&mut self, now: Instant, _: &Verdict) -> Instant {
+    fn decided(&mut self, now: Instant, _: &PacketVerdict) -> Instant {
         if self.each_packet {
             self.read(Stage::Rules);
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use whimbrel_user::SessionId;
-use whimbrel_user_io::measure::{Addresses, Attached, Flood, Ladder, Source, Step};
+use whimbrel_user_io::measure::{Addresses, AttachedProgram, BareProgram, Flood, FrameSession, Ladder};
 use whimbrel_user_io::{Handle, N3Io};
 
 use super::{Cell, GNB, Namespace, Options, Plane, ROUTER, SERVER, UPF, Way, pin, sh, ue};
@@ -32,7 +32,7 @@ const P4_CHANGES_PER_S: f64 = 1_200.0;
 #[derive(Default)]
 struct Costs {
     generator: Vec<f64>,
-    bare: [Vec<f64>; Step::ALL.len()],
+    bare: [Vec<f64>; BareProgram::ALL.len()],
     fast: Vec<f64>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Row {
 /// Medians, in nanoseconds: the generator's share, and what bare programs and the fast path cost besides.
 struct Medians {
     generator: f64,
-    bare: [f64; Step::ALL.len()],
+    bare: [f64; BareProgram::ALL.len()],
     fast: f64,
 }
 
@@ -63,16 +63,16 @@ impl Row {
 }
 
 /// What a step is called, in the table and in the figures.
-fn name(step: Step) -> (&'static str, &'static str) {
+fn name(step: BareProgram) -> (&'static str, &'static str) {
     match step {
-        Step::Read => ("reads the session's entry", "read"),
-        Step::Write => ("and writes its counters", "write"),
-        Step::Lock => ("and takes its lock", "lock"),
-        Step::Time => ("and asks for the time", "time"),
-        Step::Headers => ("and verifies headers", "headers"),
-        Step::ByArray => ("reads, index by another array", "read_by_array"),
-        Step::ByHash => ("reads, by a hash map", "read_by_hash"),
-        Step::ExactTime => ("lock, and the exact time", "exact_time"),
+        BareProgram::Read => ("reads the session's entry", "read"),
+        BareProgram::Write => ("and writes its counters", "write"),
+        BareProgram::Lock => ("and takes its lock", "lock"),
+        BareProgram::Time => ("and asks for the time", "time"),
+        BareProgram::Headers => ("and verifies headers", "headers"),
+        BareProgram::ByArray => ("reads, index by another array", "read_by_array"),
+        BareProgram::ByHash => ("reads, by a hash map", "read_by_hash"),
+        BareProgram::ExactTime => ("lock, and the exact time", "exact_time"),
     }
 }
 
@@ -129,7 +129,7 @@ struct Scene<'n> {
     ran: &'n Namespace,
     network: &'n Namespace,
     within: Duration,
-    _ends: [Attached; 4],
+    _ends: [AttachedProgram; 4],
 }
 
 impl<'n> Scene<'n> {
@@ -140,7 +140,7 @@ impl<'n> Scene<'n> {
             (ran, Interfaces::BARE.gnb),
             (network, Interfaces::BARE.router),
         ];
-        let [a, b, c, d] = ends.map(|(at, name)| there(at, || Attached::end(index(name)?)));
+        let [a, b, c, d] = ends.map(|(at, name)| there(at, || AttachedProgram::end(index(name)?)));
         Ok(Self { ran, network, within, _ends: [a?, b?, c?, d?] })
     }
 
@@ -187,7 +187,7 @@ impl<'n> Scene<'n> {
         ways: &[Way],
         on: &Interfaces,
         octets: usize,
-        sources: &[Source],
+        sources: &[FrameSession],
         passes: bool,
     ) -> io::Result<(f64, f64)> {
         self.introduce()?;
@@ -243,9 +243,9 @@ impl<'n> Scene<'n> {
     }
 
     /// Nanoseconds of the core for each frame that is dropped as soon as it is there.
-    fn generator(&self, ways: &[Way], octets: usize, sources: &[Source]) -> io::Result<f64> {
+    fn generator(&self, ways: &[Way], octets: usize, sources: &[FrameSession]) -> io::Result<f64> {
         let on = &Interfaces::BARE;
-        let drops = ways.iter().map(|way| Attached::end(on.ours(*way)?.0));
+        let drops = ways.iter().map(|way| AttachedProgram::end(on.ours(*way)?.0));
         let _drops = drops.collect::<io::Result<Vec<_>>>()?;
         Ok(self.cost(ways, on, octets, sources, false)?.0)
     }
@@ -260,8 +260,11 @@ fn index(interface: &str) -> io::Result<u32> {
 }
 
 /// Interfaces of both ends, as long as this lives, with programs that let all pass: so they take what is redirected to them.
-pub(in crate::upf) fn pass(ran: &Namespace, network: &Namespace) -> io::Result<[Attached; 2]> {
-    Ok([there(ran, || Attached::pass(index("gnb")?))?, there(network, || Attached::pass(index("router")?))?])
+pub(in crate::upf) fn pass(ran: &Namespace, network: &Namespace) -> io::Result<[AttachedProgram; 2]> {
+    Ok([
+        there(ran, || AttachedProgram::pass(index("gnb")?))?,
+        there(network, || AttachedProgram::pass(index("router")?))?,
+    ])
 }
 
 /// Nanoseconds of the one core for packets by the fast path, besides the generator's share, in each round: of what goes these ways at a
@@ -278,7 +281,7 @@ pub(in crate::upf) fn costs(
     let plane = Plane::with(N3Io::Xdp, sessions, true, Duration::ZERO)?;
     wait_for(&plane.handle, sessions)?;
     let pairs = (0..).zip(&plane.teids);
-    let sources: Vec<Source> = pairs.map(|(n, teid)| Source { teid: *teid, ue: ue(n) }).collect();
+    let sources: Vec<FrameSession> = pairs.map(|(n, teid)| FrameSession { teid: *teid, ue: ue(n) }).collect();
     let mut all = vec![Vec::new(); of.len()];
     for _ in 0..rounds {
         for ((ways, octets), ns) in of.iter().zip(&mut all) {
@@ -301,7 +304,8 @@ pub(super) fn run(options: &Options, ran: &Namespace, network: &Namespace) -> io
         let plane = Plane::with(N3Io::Xdp, sessions, true, Duration::ZERO)?;
         wait_for(&plane.handle, sessions)?;
         let pairs = (0..).zip(&plane.teids);
-        let sources: Vec<Source> = pairs.map(|(n, teid)| Source { teid: *teid, ue: ue(n) }).collect();
+        let sources: Vec<FrameSession> =
+            pairs.map(|(n, teid)| FrameSession { teid: *teid, ue: ue(n) }).collect();
         let ladder = Ladder::new(&sources)?;
         let mut rows = Way::ALL.map(|way| Row { way, sessions, costs: Costs::default() });
         for _ in 0..options.rounds {
@@ -314,7 +318,7 @@ pub(super) fn run(options: &Options, ran: &Namespace, network: &Namespace) -> io
                 row.costs.fast.push(ns);
                 row.costs.generator.push(scene.generator(&[row.way], OCTETS, &sources)?);
                 let (on, up) = (&Interfaces::BARE, row.way == Way::Up);
-                for (ns, step) in row.costs.bare.iter_mut().zip(Step::ALL) {
+                for (ns, step) in row.costs.bare.iter_mut().zip(BareProgram::ALL) {
                     let addresses = scene.addresses(row.way, on)?;
                     let _bare = ladder.attach(step, up, on.ours(row.way)?, &addresses)?;
                     let (cost, part) = scene.cost(&[row.way], on, OCTETS, &sources, true)?;
@@ -397,7 +401,7 @@ pub(super) fn show(shown: &Shown, floors: &[(u32, Cell)]) {
         "\nwhere it goes: bare programs, ns a packet, and the fast path in times of them\n{:>30} {heads}",
         ""
     );
-    for (n, step) in Step::ALL.into_iter().enumerate() {
+    for (n, step) in BareProgram::ALL.into_iter().enumerate() {
         let cells = shown.rows.iter().map(Row::medians);
         let cells = cells.map(|m| format!("{:>9.0} {:>8.2}", m.bare[n], m.fast / m.bare[n]));
         println!("{:>30} {}", name(step).0, cells.collect::<String>());
@@ -421,8 +425,10 @@ pub(super) fn figures(shown: &Shown, floors: &[(u32, Cell)]) -> Value {
     let row = |row: &Row| {
         let Medians { generator, bare, fast } = row.medians();
         let rounded = |v: f64| (v * 100.0).round() / 100.0;
-        let steps =
-            Step::ALL.into_iter().zip(bare).map(|(step, ns)| (name(step).1.into(), rounded(ns).into()));
+        let steps = BareProgram::ALL
+            .into_iter()
+            .zip(bare)
+            .map(|(step, ns)| (name(step).1.into(), rounded(ns).into()));
         json!({
             "way": row.way.name(),
             "sessions": row.sessions,

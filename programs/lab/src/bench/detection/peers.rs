@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use whimbrel_cli::print;
-use whimbrel_node::config::Probing;
+use whimbrel_node::config::ProbingConfig;
 use whimbrel_node::sbfd::SbfdProber;
 use whimbrel_resilience::sbfd::{SBFD_PORT, SbfdChange, SbfdDiscriminator, SbfdTarget, SbfdTiming};
 
@@ -161,7 +161,7 @@ fn probe(prober: &mut SbfdProber<()>) -> Result<(), String> {
 fn measure(interval_ms: u64, real_time: bool, loaded: bool, options: &super::Options) -> Result<Row, String> {
     let timing =
         SbfdTiming::new(Duration::from_millis(interval_ms), MULTIPLIER).map_err(|e| e.to_string())?;
-    let probing = Probing { timing, one_link: true, real_time };
+    let probing = ProbingConfig { timing, one_link: true, real_time };
     let mut peer = Peer::start(real_time)?;
     let mut prober = SbfdProber::start(OWN.into(), probing)?;
     // Changes are taken by this thread, which is ordinary: its own delay is part of what the control thread of the core would have.

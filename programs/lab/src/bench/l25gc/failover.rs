@@ -16,8 +16,8 @@ use whimbrel_cli::{Done, print, table};
 use whimbrel_ran::cells::GnbId;
 use whimbrel_ran::edge::{self, Namespace, RunnerConfig, Watch};
 use whimbrel_ran::player::Player;
-use whimbrel_ran::report::Report;
-use whimbrel_ran::scenario::{ArrivalPattern, HandoverStep, Scenario, Step, Way};
+use whimbrel_ran::report::ScenarioReport;
+use whimbrel_ran::scenario::{ArrivalPattern, HandoverKind, HandoverStep, Scenario, Step};
 use whimbrel_ran::{UeId, gnb, ue};
 
 use super::super::{runner, scenario, session};
@@ -164,7 +164,7 @@ impl Watch for Observer<'_> {
         !self.shared.requested.load(Ordering::Acquire)
     }
 
-    fn section(&mut self, _: &[Report]) {
+    fn section(&mut self, _: &[ScenarioReport]) {
         self.sections += 1;
     }
 
@@ -210,7 +210,8 @@ fn with_world<T: Send>(
     let namespace = Arc::new(Namespace::private().map_err(|e| e.to_string())?);
     let mut world = World::start(failure, more)?;
     let bursts = ArrivalPattern::Bursts { ues: 1, within_ms: 0.0, every_s: EVERY_S, times: HANDOVERS_MAX };
-    let steps = scenario(1, GNBS, bursts, vec![Step::Handover(HandoverStep { via: Way::N2, to: None })]);
+    let steps =
+        scenario(1, GNBS, bursts, vec![Step::Handover(HandoverStep { via: HandoverKind::N2, to: None })]);
     let scenario = Scenario { before: vec![Step::Register, session()], again: true, tun: true, ..steps };
     let mut config = RunnerConfig {
         spin: Duration::from_micros(100),

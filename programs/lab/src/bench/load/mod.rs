@@ -13,8 +13,8 @@ use clap::{Args, ValueEnum};
 use whimbrel_cli::{Done, print};
 use whimbrel_node::observation::Metric;
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
-use whimbrel_ran::report::Report;
-use whimbrel_ran::scenario::{ArrivalPattern, HandoverStep, Scenario, Step, Way};
+use whimbrel_ran::report::ScenarioReport;
+use whimbrel_ran::scenario::{ArrivalPattern, HandoverKind, HandoverStep, Scenario, Step};
 use whimbrel_ran::trace;
 
 use super::attach::{CARRIED_P99_US, pools};
@@ -52,8 +52,8 @@ impl Procedure {
         match self {
             Self::Attach => vec![Step::Register, Step::SwitchOff],
             Self::ServiceRequest => vec![Step::Return, Step::Idle],
-            Self::HandoverXn => vec![handover(Way::Xn)],
-            Self::HandoverN2 => vec![handover(Way::N2)],
+            Self::HandoverXn => vec![handover(HandoverKind::Xn)],
+            Self::HandoverN2 => vec![handover(HandoverKind::N2)],
         }
     }
 }
@@ -136,7 +136,7 @@ pub(crate) struct Options {
 
 /// The results of one rate, of the bursts or of the trace.
 struct Run {
-    report: Report,
+    report: ScenarioReport,
     /// CPU time of the core's processes meanwhile.
     core: CpuTimes,
     /// Elapsed time of the run.
@@ -182,7 +182,7 @@ impl Clocks<'_> {
 }
 
 impl Watch for Clocks<'_> {
-    fn section(&mut self, before: &[Report]) {
+    fn section(&mut self, before: &[ScenarioReport]) {
         self.look();
         self.on.store(self.sections.len() > self.before, Ordering::Release);
         self.enough = before.last().is_some_and(|r| r.rate.is_some() && !is_carried(r));
@@ -280,7 +280,7 @@ impl Moved {
 }
 
 /// The completed sections, each with its report.
-fn runs(reports: Vec<Report>, clocks: &Clocks<'_>) -> Result<Vec<Run>, String> {
+fn runs(reports: Vec<ScenarioReport>, clocks: &Clocks<'_>) -> Result<Vec<Run>, String> {
     let measured = clocks.sections.get(clocks.before..).unwrap_or_default();
     if reports.len() >= measured.len() {
         let why = reports.first().and_then(|r| r.failures.first()).map_or("", |f| f.reason.as_str());
@@ -343,8 +343,14 @@ fn what(options: &Options) -> String {
 mod tests {
     use super::*;
 
-    fn report(rate: Option<f64>, arrived: u64) -> Report {
-        Report { rate, arrived, completed: arrived, elapsed: Duration::from_secs(1), ..Report::default() }
+    fn report(rate: Option<f64>, arrived: u64) -> ScenarioReport {
+        ScenarioReport {
+            rate,
+            arrived,
+            completed: arrived,
+            elapsed: Duration::from_secs(1),
+            ..ScenarioReport::default()
+        }
     }
 
     /// CPU times that were read this many times, one second apart; the core ran for a tenth of the time.
@@ -365,13 +371,13 @@ mod tests {
 
     #[test]
     fn an_unfinished_rate_is_not_reported() {
-        let begun = Report { elapsed: Duration::ZERO, ..report(Some(20.0), 1) };
+        let begun = ScenarioReport { elapsed: Duration::ZERO, ..report(Some(20.0), 1) };
         assert_eq!(runs(vec![report(Some(10.0), 10), begun], &clocks_read(3, 0)).unwrap().len(), 1);
     }
 
     #[test]
     fn ues_that_fail_before_the_load_begins_are_reported() {
-        let failed = Report { failed: 1, ..report(Some(10.0), 10) };
+        let failed = ScenarioReport { failed: 1, ..report(Some(10.0), 10) };
         assert!(runs(vec![failed, report(Some(10.0), 10)], &clocks_read(3, 1)).is_err());
     }
 
@@ -379,8 +385,8 @@ mod tests {
     fn a_rate_is_carried_by_its_99th_percentile_and_bursts_by_completion() {
         assert!(is_carried(&report(Some(10.0), 10)) && is_carried(&report(None, 10)));
         for rate in [Some(10.0), None] {
-            assert!(!is_carried(&Report { failed: 1, ..report(rate, 10) }));
-            assert!(!is_carried(&Report { completed: 9, barred: 1, ..report(rate, 10) }));
+            assert!(!is_carried(&ScenarioReport { failed: 1, ..report(rate, 10) }));
+            assert!(!is_carried(&ScenarioReport { completed: 9, barred: 1, ..report(rate, 10) }));
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 use whimbrel_cli::{Done, print};
-use whimbrel_ran::report::{Report, StepReport};
+use whimbrel_ran::report::{ScenarioReport, StepReport};
 
 use super::{CARRIED_P99_US, Kills, Moved, Options, Run, what};
 
 /// A load is carried if no UE failed, and a rate if also the 99th percentile is at most 0.1 s.
-pub(in crate::bench) fn is_carried(report: &Report) -> bool {
+pub(in crate::bench) fn is_carried(report: &ScenarioReport) -> bool {
     let slow = |s: &StepReport| report.rate.is_some() && s.latency.quantile_micros(0.99) >= CARRIED_P99_US;
     report.is_clean() && !report.steps.values().any(slow)
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use whimbrel_cli::{Done, print};
 use whimbrel_node::observation::Metric;
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
-use whimbrel_ran::report::Report;
+use whimbrel_ran::report::ScenarioReport;
 use whimbrel_ran::scenario::{ArrivalPattern, Scenario, Step};
 
 use super::super::load::is_carried;
@@ -160,7 +160,7 @@ fn head(of: &str) -> String {
 }
 
 /// The lines of one rate, or size of bursts, and the ratio of the medians.
-fn compare(at: f64, reports: &[(&str, &Report)], steps: &[&str]) -> Result<Vec<Value>, String> {
+fn compare(at: f64, reports: &[(&str, &ScenarioReport)], steps: &[&str]) -> Result<Vec<Value>, String> {
     let mut rows = Vec::new();
     for step in steps {
         let mut medians = Vec::new();
@@ -187,8 +187,8 @@ fn compare(at: f64, reports: &[(&str, &Report)], steps: &[&str]) -> Result<Vec<V
 }
 
 /// Why a load was not carried.
-fn not_carried(report: &Report) -> String {
-    let Report { failed, starved, barred, .. } = report;
+fn not_carried(report: &ScenarioReport) -> String {
+    let ScenarioReport { failed, starved, barred, .. } = report;
     match failed + starved + barred {
         0 => "  not carried: p99 of a step is above 0.1 s".into(),
         _ => format!(
@@ -216,7 +216,7 @@ struct UntilNotCarried {
 }
 
 impl Watch for UntilNotCarried {
-    fn section(&mut self, before: &[Report]) {
+    fn section(&mut self, before: &[ScenarioReport]) {
         self.sections += 1;
         self.unprepared |= self.prepares && self.sections == 2 && !before.is_empty();
         self.ends = self.unprepared || before.last().is_some_and(|r| r.rate.is_some() && !is_carried(r));
@@ -234,7 +234,7 @@ fn play(
     arrival: ArrivalPattern,
     ues: u32,
     core_cpu: Option<u32>,
-) -> Result<(Vec<Report>, [f64; 2]), String> {
+) -> Result<(Vec<ScenarioReport>, [f64; 2]), String> {
     let playground = start(ues, &deployment.cluster, deployment.cpfs.clone(), core_cpu)?;
     let steps = scenario(ues, GNBS, arrival, procedure.steps.clone());
     let scenario = Scenario { before: procedure.before.clone(), before_rate: 1000.0, again: true, ..steps };
@@ -263,7 +263,7 @@ mod tests {
     #[test] // a scheme that a rate was too much for has no ratio there
     fn a_ratio_needs_both_schemes() {
         let report = |ms: u64| {
-            let mut report = Report { arrived: 1, completed: 1, ..Report::default() };
+            let mut report = ScenarioReport { arrived: 1, completed: 1, ..ScenarioReport::default() };
             report.steps.entry("return").or_default().latency.add(Duration::from_millis(ms));
             report
         };
@@ -276,15 +276,17 @@ mod tests {
 
     #[test]
     fn a_load_that_was_not_carried_has_a_reason() {
-        let late = Report { rate: Some(500.0), arrived: 1, completed: 1, ..Report::default() };
+        let late =
+            ScenarioReport { rate: Some(500.0), arrived: 1, completed: 1, ..ScenarioReport::default() };
         assert!(not_carried(&late).contains("p99"));
-        let starved = Report { starved: 3, ..late };
+        let starved = ScenarioReport { starved: 3, ..late };
         assert!(not_carried(&starved).contains("3 arrivals found no free UE"));
     }
 
     #[test] // else its report would be taken for that of the first rate
     fn a_preparation_in_which_a_ue_fails_ends_the_run() {
-        let failed = Report { rate: Some(1000.0), arrived: 1, failed: 1, ..Report::default() };
+        let failed =
+            ScenarioReport { rate: Some(1000.0), arrived: 1, failed: 1, ..ScenarioReport::default() };
         for (prepares, before, ends) in
             [(true, vec![failed], true), (true, Vec::new(), false), (false, Vec::new(), false)]
         {

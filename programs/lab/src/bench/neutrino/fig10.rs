@@ -18,7 +18,7 @@ use whimbrel_ran::UeId;
 use whimbrel_ran::cells::GnbId;
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
 use whimbrel_ran::player::Player;
-use whimbrel_ran::report::Report;
+use whimbrel_ran::report::ScenarioReport;
 use whimbrel_ran::scenario::{ArrivalPattern, Scenario, Step};
 use whimbrel_ran::{gnb, ue};
 
@@ -178,7 +178,7 @@ impl Watch for Observer<'_> {
         true
     }
 
-    fn section(&mut self, _: &[Report]) {
+    fn section(&mut self, _: &[ScenarioReport]) {
         self.sections += 1;
     }
 

@@ -7,8 +7,8 @@ mod fig10;
 
 use clap::{Args, Subcommand};
 use whimbrel_cli::Done;
-use whimbrel_ran::report::Report;
-use whimbrel_ran::scenario::{HandoverStep, Step, Way};
+use whimbrel_ran::report::ScenarioReport;
+use whimbrel_ran::scenario::{HandoverKind, HandoverStep, Step};
 
 use super::attach::pools;
 use super::{processors, stay_on};
@@ -123,17 +123,17 @@ fn start(
 }
 
 fn handover() -> Step {
-    Step::Handover(HandoverStep { via: Way::N2, to: None })
+    Step::Handover(HandoverStep { via: HandoverKind::N2, to: None })
 }
 
 /// Median and 99th percentile of a step, in microseconds; `None` if no UE has done it.
-fn times(report: &Report, step: &str) -> Option<[u64; 2]> {
+fn times(report: &ScenarioReport, step: &str) -> Option<[u64; 2]> {
     let step = report.steps.get(step).filter(|s| s.latency.count() > 0)?;
     Some([0.5, 0.99].map(|q| step.latency.quantile_micros(q)))
 }
 
 /// What the first UE that failed did, and why, after a colon; nothing if none did.
-fn first_failure(reports: &[Report]) -> String {
+fn first_failure(reports: &[ScenarioReport]) -> String {
     let first = reports.iter().find_map(|report| report.failures.first());
     first.map_or_else(String::new, |f| format!(": {} failed in the step {}: {}", f.supi, f.step, f.reason))
 }

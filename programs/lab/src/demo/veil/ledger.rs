@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use whimbrel_broker_client::veil::record::Entry;
+use whimbrel_broker_client::veil::record::RecordedMessage;
 use whimbrel_ids::{Guti, STmsi};
 use whimbrel_ngap::{ProcedureCode, peek};
 use whimbrel_open::carriage::SuciNai;
@@ -74,7 +74,7 @@ pub(super) struct Recorded {
     /// Of the issuing of tokens, under the operator's name.
     registration: Vec<Recording>,
     /// Of the relays.
-    relays: [Vec<Entry>; 2],
+    relays: [Vec<RecordedMessage>; 2],
     /// Of the ordinary UEs.
     ordinary: SeenOfOrdinary,
     /// Of the agency.
@@ -120,7 +120,7 @@ const SECONDS_AROUND: u32 = 8 * 86_400;
 
 impl Truth {
     /// The session of an ordinary UE: the operator's request names it, and the broker's answer.
-    fn add_ordinary(&mut self, playground: &VeilPlayground, entries: &[Entry]) {
+    fn add_ordinary(&mut self, playground: &VeilPlayground, entries: &[RecordedMessage]) {
         for entry in entries.iter().filter(|e| e.how == How::Sent) {
             let Ok(asked) = HomeRequest::parse(&entry.octets) else { continue };
             let (request, (_, _, output)) = (asked.question.hash(), asked.question.suci.parts());
@@ -232,7 +232,7 @@ impl Truth {
 
 /// The tokens that each operator has broadcast, in their order.
 fn tokens(playground: &VeilPlayground) -> Result<Vec<Vec<[u8; 32]>>, String> {
-    let of = |entries: Vec<Entry>| {
+    let of = |entries: Vec<RecordedMessage>| {
         let broadcast = entries.into_iter().filter(|e| e.what == "broadcast");
         broadcast.filter_map(|e| e.octets.try_into().ok()).collect()
     };
@@ -283,7 +283,7 @@ pub(super) fn recorded(
                 _ => {}
             }
         }
-        for Entry { how, what, octets, .. } in entries {
+        for RecordedMessage { how, what, octets, .. } in entries {
             let about = requests.get(&octets).copied().unwrap_or_else(|| truth.about(&what, &octets));
             let of = if REGISTRATION.contains(&what.as_str()) { &mut registration } else { &mut operator };
             let octets = truth.without_time(octets);
@@ -303,7 +303,7 @@ pub(super) fn recorded(
         let of = operator.iter().filter(|r| r.what == "group request");
         of.map(|r| (r.octets.clone(), r.about)).collect()
     };
-    for Entry { how, what, peer, octets } in playground.broker_record()? {
+    for RecordedMessage { how, what, peer, octets } in playground.broker_record()? {
         let octets = truth.without_time(octets);
         let about = requests.get(&octets).copied().unwrap_or_else(|| truth.about(&what, &octets));
         let of = if REGISTRATION.contains(&what.as_str()) { &mut registration } else { &mut broker };
@@ -601,8 +601,8 @@ fn locations(playground: &VeilPlayground) -> Vec<Vec<u8>> {
 }
 
 /// The relay sees operators and nothing that they ask; the gateway sees what is asked, and no operator.
-fn judge_relays([relay, gateway]: &[Vec<Entry>; 2], values: &[Value]) -> Result<(), String> {
-    let recordings = |entries: &[Entry]| -> Vec<Recording> {
+fn judge_relays([relay, gateway]: &[Vec<RecordedMessage>; 2], values: &[Value]) -> Result<(), String> {
+    let recordings = |entries: &[RecordedMessage]| -> Vec<Recording> {
         let of = |octets: Vec<u8>| Recording {
             party: Party::Broker,
             how: How::Received,
@@ -612,7 +612,7 @@ fn judge_relays([relay, gateway]: &[Vec<Entry>; 2], values: &[Value]) -> Result<
         };
         entries.iter().flat_map(|e| [of(e.octets.clone()), of(e.peer.clone().into_bytes())]).collect()
     };
-    let seen = |entries: &[Entry]| Ledger::of(values, &recordings(entries), &[]).sum(Party::Broker);
+    let seen = |entries: &[RecordedMessage]| Ledger::of(values, &recordings(entries), &[]).sum(Party::Broker);
     let (relay, gateway) = (seen(relay), seen(gateway));
     // UE addresses are five octets here, which a million sealed octets may have by chance.
     let judged = |seen: &BTreeSet<Field>| seen.iter().copied().filter(|f| *f != Field::Address).collect();

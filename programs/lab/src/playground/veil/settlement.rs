@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use whimbrel_broker_client::client::Client;
-use whimbrel_broker_client::veil::{Kind, Place};
+use whimbrel_broker_client::veil::{QuestionKind, TlsEndpoint};
 use whimbrel_broker_client::{files, random, tls, unhex};
 use whimbrel_broker_server::veil::claims::{ClaimsStorage, Paid};
 use whimbrel_claims::{ClaimSecret, Row, Slots, Table, prove};
@@ -77,9 +77,9 @@ impl VeilPlayground {
         let of = (domain(), head.period);
         let request = ClaimRequest::signed(of, certificate, claim.units, (claim.nullifiers, proof), &signing);
         let client = Client::new(tls::client(&self.folder.join("tls-roots.pem"))?);
-        let place = Place { domain: domain(), address: (BROKER, 7443).into() };
+        let place = TlsEndpoint { domain: domain(), address: (BROKER, 7443).into() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let path = (Kind::Claim.path(), ClaimAnswer::OCTETS_MAX);
+        let path = (QuestionKind::Claim.path(), ClaimAnswer::OCTETS_MAX);
         let octets = request.to_octets();
         let sent = client.post(path, &place, &octets, ANSWER_WITHIN);
         let octets =

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use whimbrel_api::{ProcedureStatus, Status};
+use whimbrel_api::{CoreStatus, ProcedureStatus};
 use whimbrel_node::client::Client;
 use whimbrel_node::observation::{GnbView, RefusalRecord};
 
@@ -12,7 +12,7 @@ const REFUSALS: usize = 50;
 /// One round of answers.
 pub(super) struct Answers {
     pub(super) at: Instant,
-    pub(super) status: Status,
+    pub(super) status: CoreStatus,
     pub(super) gnbs: Vec<GnbView>,
     pub(super) refusals: Vec<RefusalRecord>,
 }
@@ -53,7 +53,7 @@ impl Model {
     }
 
     /// How much a count of the status grew in a second.
-    pub(super) fn per_second(&self, count: impl Fn(&Status) -> u64) -> f64 {
+    pub(super) fn per_second(&self, count: impl Fn(&CoreStatus) -> u64) -> f64 {
         let (Some(now), Some(before)) = (&self.newest, &self.before) else { return 0.0 };
         let seconds = now.at.duration_since(before.at).as_secs_f64();
         let grown = count(&now.status).saturating_sub(count(&before.status));

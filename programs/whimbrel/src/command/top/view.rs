@@ -204,11 +204,11 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use whimbrel_api::{ProcedureStatus, Status, Throughput};
+    use whimbrel_api::{CoreStatus, ProcedureStatus, Throughput};
     use whimbrel_node::observation::{Component, GnbView, RefusalRecord};
 
     fn answers(at: Instant, registrations: u64, ul_octets: u64) -> Answers {
-        let status = Status {
+        let status = CoreStatus {
             version: "0.1.0".into(),
             amf: "whimbrel".into(),
             plmn: "999/70".into(),

@@ -15,16 +15,16 @@ use whimbrel_open::msg::EpochKey;
 use whimbrel_privacy::channel::{Failure, Kind, Permitted};
 use whimbrel_privacy::relay::{ANSWER_OCTETS, PADDED_OCTETS, Resource, seal_request};
 
-use super::{Kind as Asked, Place, RELAY_PATH};
+use super::{QuestionKind, RELAY_PATH, TlsEndpoint};
 use crate::client::{AskError, Client};
 
 /// What a circuit answers, some time.
-pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>, Failure>> + Send + 'a>>;
+pub type FutureAnswer<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>, Failure>> + Send + 'a>>;
 
 /// The way of one token to the broker.
 pub trait Circuit: Send + Sync {
     /// Sends a request and gives the answer. Errors: [`Failure`].
-    fn ask<'a>(&'a self, resource: Resource, request: &'a [u8], within: Duration) -> Answering<'a>;
+    fn ask<'a>(&'a self, resource: Resource, request: &'a [u8], within: Duration) -> FutureAnswer<'a>;
 }
 
 /// A way to make circuits.
@@ -38,7 +38,7 @@ pub trait AnonymousChannel: Send + Sync {
 
 /// The direct channel: the broker sees the operator's address.
 pub struct Direct {
-    broker: Place,
+    broker: TlsEndpoint,
     tls: Arc<ClientConfig>,
     source: Option<IpAddr>,
 }
@@ -47,7 +47,7 @@ impl Direct {
     /// To a broker, from an address of this host. `None` if another kind was permitted.
     pub fn new(
         permitted: Permitted,
-        broker: Place,
+        broker: TlsEndpoint,
         tls: Arc<ClientConfig>,
         source: Option<IpAddr>,
     ) -> Option<Self> {
@@ -67,14 +67,14 @@ impl AnonymousChannel for Direct {
 }
 
 struct DirectCircuit {
-    broker: Place,
+    broker: TlsEndpoint,
     client: Client,
 }
 
 impl Circuit for DirectCircuit {
-    fn ask<'a>(&'a self, resource: Resource, request: &'a [u8], within: Duration) -> Answering<'a> {
+    fn ask<'a>(&'a self, resource: Resource, request: &'a [u8], within: Duration) -> FutureAnswer<'a> {
         Box::pin(async move {
-            let to = (Asked::from(resource).path(), PADDED_OCTETS);
+            let to = (QuestionKind::from(resource).path(), PADDED_OCTETS);
             self.client.post(to, &self.broker, request, within).await.map_err(|e| failure(&e))
         })
     }
@@ -82,7 +82,7 @@ impl Circuit for DirectCircuit {
 
 /// Two relays that do not collude: the first sees the operator's address, the second one's requests.
 pub struct RelayPair {
-    relay: Place,
+    relay: TlsEndpoint,
     gateway: EpochKey,
     tls: Arc<ClientConfig>,
     source: Option<IpAddr>,
@@ -92,7 +92,7 @@ impl RelayPair {
     /// Through a relay to the gateway with this key, from an address of this host. `None` if another kind was permitted.
     pub fn new(
         permitted: Permitted,
-        (relay, gateway): (Place, EpochKey),
+        (relay, gateway): (TlsEndpoint, EpochKey),
         tls: Arc<ClientConfig>,
         source: Option<IpAddr>,
     ) -> Option<Self> {
@@ -113,13 +113,13 @@ impl AnonymousChannel for RelayPair {
 }
 
 struct RelayedCircuit {
-    relay: Place,
+    relay: TlsEndpoint,
     gateway: EpochKey,
     client: Client,
 }
 
 impl Circuit for RelayedCircuit {
-    fn ask<'a>(&'a self, resource: Resource, request: &'a [u8], within: Duration) -> Answering<'a> {
+    fn ask<'a>(&'a self, resource: Resource, request: &'a [u8], within: Duration) -> FutureAnswer<'a> {
         Box::pin(async move {
             let seed = Seed::new(crate::random().map_err(|_| Failure::Closed)?);
             let sealed = seal_request(&self.gateway, resource, request, &seed);

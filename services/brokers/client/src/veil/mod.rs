@@ -26,7 +26,7 @@ const TOKENS_OCTETS_MAX: usize = 8 << 10;
 
 /// What the broker is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum QuestionKind {
     /// Its log of issuing keys, under the operator's name.
     Log,
     /// A batch of tokens, under the operator's name.
@@ -49,7 +49,7 @@ pub enum Kind {
     OrderAnswer,
 }
 
-impl Kind {
+impl QuestionKind {
     /// All kinds, in their order on the wire.
     pub const ALL: [Self; 10] = [
         Self::Log,
@@ -118,7 +118,7 @@ impl Kind {
     }
 }
 
-impl From<Resource> for Kind {
+impl From<Resource> for QuestionKind {
     fn from(resource: Resource) -> Self {
         match resource {
             Resource::Group => Self::Group,
@@ -133,7 +133,7 @@ impl From<Resource> for Kind {
 
 /// An endpoint: the domain in its TLS certificate, and the address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TlsEndpoint {
     /// The name that its TLS certificate is of.
     pub domain: Domain,
     /// Address and TCP port.

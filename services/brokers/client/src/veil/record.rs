@@ -19,7 +19,7 @@ pub struct Recorder(Option<Arc<Mutex<File>>>);
 
 /// One entry of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct RecordedMessage {
     /// How the party came by the octets.
     pub how: How,
     /// What they are.
@@ -54,7 +54,7 @@ impl Recorder {
 const FILE_OCTETS_MAX: u64 = 4 << 30;
 
 /// Reads a recording. Errors: one sentence that names the line.
-pub fn read(path: &Path) -> Result<Vec<Entry>, String> {
+pub fn read(path: &Path) -> Result<Vec<RecordedMessage>, String> {
     let text = whimbrel_files::read_text(path, FILE_OCTETS_MAX)
         .map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
     let parsed = text.lines().enumerate().map(|(n, line)| {
@@ -63,11 +63,11 @@ pub fn read(path: &Path) -> Result<Vec<Entry>, String> {
     parsed.collect()
 }
 
-fn entry(line: &str) -> Option<Entry> {
+fn entry(line: &str) -> Option<RecordedMessage> {
     let mut parts = line.split('\t');
     let (how, what, peer, octets) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     let how = HOWS.iter().find(|(_, name)| *name == how)?.0;
-    Some(Entry { how, what: what.into(), peer: peer.into(), octets: unhex(octets)? })
+    Some(RecordedMessage { how, what: what.into(), peer: peer.into(), octets: unhex(octets)? })
 }
 
 /// A claim for a recording: a proof is hundreds of thousands of octets in which everything that is short stands by chance, so that its hash

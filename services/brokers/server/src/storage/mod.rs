@@ -105,7 +105,7 @@ pub struct GivenGrant {
 
 /// All that a broker needs to go on where it stopped.
 #[derive(Debug)]
-pub struct State {
+pub struct StoredBroker {
     /// The key of tickets.
     pub ticket_key: [u8; 16],
     /// Epoch keys, oldest first; the last is the current one. Never empty.
@@ -135,7 +135,7 @@ pub struct Changes {
 
 /// An answer to be made durable before it leaves.
 #[derive(Debug)]
-pub struct Answered {
+pub struct UnstoredAnswer {
     /// The answer, and the counter or SQN that it used up.
     pub record: Record,
     /// The lowest number of the user's tickets that is not used up; 0 of an ordinary UE, which has none.
@@ -147,11 +147,11 @@ pub struct Answered {
 /// A broker's database.
 pub trait Storage: UsageStorage + Send {
     /// Reads everything. Makes the first epoch key and the ticket key where there are none.
-    fn load(&mut self, now: Instant) -> Result<State, StorageError>;
+    fn load(&mut self, now: Instant) -> Result<StoredBroker, StorageError>;
     /// What other processes changed since the last look; `None` if nothing.
     fn changes(&mut self) -> Result<Option<Changes>, StorageError>;
     /// Makes answers durable, all in one transaction.
-    fn commit(&mut self, batch: &[Answered]) -> Result<(), StorageError>;
+    fn commit(&mut self, batch: &[UnstoredAnswer]) -> Result<(), StorageError>;
     /// Deletes answers that are too old to be asked for again, and grants that are settled.
     fn tidy(&mut self, now: Instant) -> Result<(), StorageError>;
 

@@ -18,8 +18,8 @@ use whimbrel_security::Sqn;
 use zeroize::Zeroizing;
 
 use super::{
-    Answered, Changes, Epoch, GRANT_KEPT_S, GivenGrant, KnownOperator, NamedHomeUser, NamedUser, State,
-    Storage, StorageError, UsimKeys,
+    Changes, Epoch, GRANT_KEPT_S, GivenGrant, KnownOperator, NamedHomeUser, NamedUser, Storage, StorageError,
+    StoredBroker, UnstoredAnswer, UsimKeys,
 };
 
 /// "WhBr": a file of another program is refused.
@@ -349,7 +349,7 @@ fn operator_of(row: &Row<'_>) -> rusqlite::Result<KnownOperator> {
 }
 
 impl Storage for Sqlite {
-    fn load(&mut self, now: Instant) -> Result<State, StorageError> {
+    fn load(&mut self, now: Instant) -> Result<StoredBroker, StorageError> {
         let ticket_key = self.setting("ticket key")?;
         if self.epochs()?.is_empty() {
             let key = whimbrel_broker_client::random::<32>().map_err(StorageError::NoRandomness)?;
@@ -373,7 +373,7 @@ impl Storage for Sqlite {
         answers.extend(self.home_answers(since.0.cast_signed())?.into_iter().map(Record::Home));
         let (epochs, operators) = (self.epochs()?, self.operators()?);
         let (users, home_users) = (self.users_after(-1)?, self.home_users_after(-1)?);
-        Ok(State { ticket_key, epochs, users, home_users, operators, answers })
+        Ok(StoredBroker { ticket_key, epochs, users, home_users, operators, answers })
     }
 
     fn changes(&mut self) -> Result<Option<Changes>, StorageError> {
@@ -387,7 +387,7 @@ impl Storage for Sqlite {
         Ok(Some(Changes { users, home_users, operators: self.operators()?, epochs: self.epochs()? }))
     }
 
-    fn commit(&mut self, batch: &[Answered]) -> Result<(), StorageError> {
+    fn commit(&mut self, batch: &[UnstoredAnswer]) -> Result<(), StorageError> {
         self.change(|tx| {
             let mut user = tx.prepare_cached(
                 "UPDATE user SET counter = max(counter, ?2), ticket = max(ticket, ?3) WHERE id = ?1",
@@ -400,7 +400,7 @@ impl Storage for Sqlite {
             let mut home_answer = tx.prepare_cached(
                 "INSERT OR REPLACE INTO home_answer VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             )?;
-            for Answered { record, ticket, grant } in batch {
+            for UnstoredAnswer { record, ticket, grant } in batch {
                 let id = match record {
                     Record::Attach(r) => {
                         let (id, counter) = (r.user.0, r.counter.cast_signed());

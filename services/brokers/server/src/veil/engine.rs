@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 use tracing::{error, info, warn};
 use whimbrel_broker_client::now;
-use whimbrel_broker_client::veil::Kind;
+use whimbrel_broker_client::veil::QuestionKind;
 use whimbrel_broker_client::veil::record::Recorder;
 use whimbrel_ids::Instant;
 use whimbrel_open::crypto::Seed;
@@ -46,7 +46,7 @@ pub struct VeilEngine {
 
 /// A request, and where its answer goes.
 struct VeilRequest {
-    kind: Kind,
+    kind: QuestionKind,
     peer: String,
     octets: Vec<u8>,
     answer: oneshot::Sender<Vec<u8>>,
@@ -184,8 +184,13 @@ impl core::fmt::Debug for Message {
 
 impl VeilEntrance {
     /// Hands a request over. `None` if there is no room.
-    pub fn ask(&self, kind: Kind, peer: String, octets: Vec<u8>) -> Option<oneshot::Receiver<Vec<u8>>> {
-        if matches!(kind, Kind::Table | Kind::Claim) {
+    pub fn ask(
+        &self,
+        kind: QuestionKind,
+        peer: String,
+        octets: Vec<u8>,
+    ) -> Option<oneshot::Receiver<Vec<u8>>> {
+        if matches!(kind, QuestionKind::Table | QuestionKind::Claim) {
             return self.claims.ask(kind, peer, octets);
         }
         let (answer, receiver) = oneshot::channel();
@@ -428,31 +433,31 @@ impl VeilEngineWork {
         }
     }
 
-    fn answer(&mut self, kind: Kind, octets: &[u8]) -> Option<(Vec<u8>, Option<Record>)> {
+    fn answer(&mut self, kind: QuestionKind, octets: &[u8]) -> Option<(Vec<u8>, Option<Record>)> {
         let at = now();
         let output = match kind {
             // The engine of claims has these.
-            Kind::Table | Kind::Claim => return None,
-            Kind::Log => return Some((self.prove(octets, at).unwrap_or_default(), None)),
-            Kind::Failure => {
+            QuestionKind::Table | QuestionKind::Claim => return None,
+            QuestionKind::Log => return Some((self.prove(octets, at).unwrap_or_default(), None)),
+            QuestionKind::Failure => {
                 if let Some((cause, _)) = self.broker.failure(octets) {
                     self.metrics.failures.fetch_add(1, Ordering::Relaxed);
                     warn!("a user did not accept a challenge: {cause}");
                 }
                 return Some((Vec::new(), None));
             }
-            Kind::Tokens => self.broker.issue(octets, at),
-            Kind::Group => self.broker.open_group(octets, at),
-            Kind::Attach => match whimbrel_broker_client::random() {
+            QuestionKind::Tokens => self.broker.issue(octets, at),
+            QuestionKind::Group => self.broker.open_group(octets, at),
+            QuestionKind::Attach => match whimbrel_broker_client::random() {
                 Ok(seed) => self.broker.attach(octets, at, &Seed::new(seed)),
                 Err(e) => {
                     error!("no request can be answered: {e}");
                     return None;
                 }
             },
-            Kind::Report => self.broker.report(octets),
-            Kind::Orders => self.broker.orders(octets, at),
-            Kind::OrderAnswer => self.broker.order_answer(octets),
+            QuestionKind::Report => self.broker.report(octets),
+            QuestionKind::Orders => self.broker.orders(octets, at),
+            QuestionKind::OrderAnswer => self.broker.order_answer(octets),
         };
         self.metrics.count(&output.event);
         match &output.event {

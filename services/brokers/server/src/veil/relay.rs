@@ -11,9 +11,9 @@ use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode};
 use tokio_rustls::rustls::{ClientConfig, ServerConfig};
 use whimbrel_broker_client::client::Client;
-use whimbrel_broker_client::slots::Prefix;
+use whimbrel_broker_client::slots::PeerPrefix;
 use whimbrel_broker_client::veil::record::Recorder;
-use whimbrel_broker_client::veil::{Kind, Place, RELAY_PATH};
+use whimbrel_broker_client::veil::{QuestionKind, RELAY_PATH, TlsEndpoint};
 use whimbrel_ids::DecodeError;
 use whimbrel_open::crypto::{PrivateKey, Seed};
 use whimbrel_privacy::ledger::How;
@@ -32,23 +32,23 @@ const NEXT_WITHIN: Duration = Duration::from_secs(8);
 const BODY_WITHIN: Duration = Duration::from_secs(5);
 
 /// Which of the two.
-pub enum Role {
+pub enum RelayRole {
     /// The first: it sees the sender, and passes the request on to the gateway.
     Relay {
         /// Address of the gateway.
-        gateway: Place,
+        gateway: TlsEndpoint,
     },
     /// The second: it sees what is asked, and asks the broker.
     Gateway {
         /// Identifier of its key, and the key.
         key: (u8, PrivateKey),
         /// Address of the broker.
-        broker: Place,
+        broker: TlsEndpoint,
     },
 }
 
 struct Hop {
-    role: Role,
+    role: RelayRole,
     client: Client,
     quotas: Arc<Quotas>,
     recorder: Recorder,
@@ -59,7 +59,7 @@ struct Hop {
 pub fn start(
     listen: SocketAddr,
     tls: Arc<ServerConfig>,
-    role: Role,
+    role: RelayRole,
     roots: Arc<ClientConfig>,
     per_second: u64,
     recorder: Recorder,
@@ -87,7 +87,7 @@ impl Hop {
                 "a relay takes sealed requests at /veil/v1/relay only",
             ));
         }
-        let _turn = self.quotas.begin(Prefix::of(from.ip()), Instant::now()).map_err(|e| match e {
+        let _turn = self.quotas.begin(PeerPrefix::of(from.ip()), Instant::now()).map_err(|e| match e {
             QuotaExceeded::OfSender => {
                 HttpRefusal(StatusCode::TOO_MANY_REQUESTS, "too many requests come from this network")
             }
@@ -104,13 +104,15 @@ impl Hop {
         }
         self.recorder.add(How::Received, "relayed request", &from.to_string(), &octets);
         let answer = match &self.role {
-            Role::Relay { gateway } => {
+            RelayRole::Relay { gateway } => {
                 let answer =
                     self.client.post((RELAY_PATH, ANSWER_OCTETS), gateway, &octets, NEXT_WITHIN).await;
                 let lost = |_| HttpRefusal(StatusCode::BAD_GATEWAY, "the gateway gave no answer");
                 answer.map_err(lost)?
             }
-            Role::Gateway { key, broker } => self.ask(key, broker, &octets).await.map_err(|_| wrong())?,
+            RelayRole::Gateway { key, broker } => {
+                self.ask(key, broker, &octets).await.map_err(|_| wrong())?
+            }
         };
         self.recorder.add(How::Sent, "relayed answer", &from.to_string(), &answer);
         Ok(octets_response(answer))
@@ -120,11 +122,11 @@ impl Hop {
     async fn ask(
         &self,
         (id, key): &(u8, PrivateKey),
-        broker: &Place,
+        broker: &TlsEndpoint,
         octets: &[u8],
     ) -> Result<Vec<u8>, DecodeError> {
         let (resource, request, sealer) = open_request((*id, key), octets)?;
-        let path = (Kind::from(resource).path(), PADDED_OCTETS);
+        let path = (QuestionKind::from(resource).path(), PADDED_OCTETS);
         let answer = self.client.post(path, broker, &request, NEXT_WITHIN).await.ok();
         let seed = Seed::new(whimbrel_broker_client::random().unwrap_or_default());
         let sealed = sealer.seal(answer.as_deref(), &seed).or_else(|| sealer.seal(None, &seed));

@@ -149,7 +149,7 @@ pub struct NamedUser {
 
 /// All that the broker needs to go on where it stopped.
 #[derive(Debug)]
-pub struct State {
+pub struct StoredVeilBroker {
     /// Keys to which users seal, oldest first; the last is the current one. Never empty.
     pub epochs: Vec<(u8, PrivateKey)>,
     /// Issuing keys with their entries of the log.
@@ -168,7 +168,7 @@ pub struct State {
 
 /// A session that was reported, for bills.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Billed {
+pub struct BilledSession {
     /// Name of the user.
     pub user: String,
     /// Number of sessions.
@@ -240,11 +240,11 @@ impl VeilStorage {
     }
 
     /// Reads everything that matters at `now`.
-    pub fn load(&self, now: Instant) -> Result<State, StorageError> {
+    pub fn load(&self, now: Instant) -> Result<StoredVeilBroker, StorageError> {
         self.read(now).map_err(|e| self.failed(e))
     }
 
-    fn read(&self, now: Instant) -> rusqlite::Result<State> {
+    fn read(&self, now: Instant) -> rusqlite::Result<StoredVeilBroker> {
         let now_s = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
         let epochs = self
             .db
@@ -333,7 +333,7 @@ impl VeilStorage {
         }
         let orders =
             orders.into_iter().filter(|(_, answer)| answer.is_none()).map(|(order, _)| order).collect();
-        Ok(State { epochs, issuers, cosignatures, users, home_users, records, orders })
+        Ok(StoredVeilBroker { epochs, issuers, cosignatures, users, home_users, records, orders })
     }
 
     fn kept_orders(&self) -> rusqlite::Result<Vec<KeptOrder>> {
@@ -521,16 +521,16 @@ impl VeilStorage {
     }
 
     /// What each user is billed for.
-    pub fn billed(&self) -> Result<Vec<Billed>, StorageError> {
+    pub fn billed(&self) -> Result<Vec<BilledSession>, StorageError> {
         let sql = "SELECT u.name, count(*), sum(r.units) FROM reported r \
                    JOIN (SELECT id, name FROM user UNION ALL SELECT id, name FROM home_user) u ON u.id = r.user \
                    GROUP BY u.name ORDER BY u.name";
-        let read = || -> rusqlite::Result<Vec<Billed>> {
+        let read = || -> rusqlite::Result<Vec<BilledSession>> {
             self.db
                 .prepare(sql)?
                 .query_map([], |r| {
                     let of = |column| r.get::<_, i64>(column).map(i64::cast_unsigned);
-                    Ok(Billed { user: r.get(0)?, sessions: of(1)?, units: of(2)? })
+                    Ok(BilledSession { user: r.get(0)?, sessions: of(1)?, units: of(2)? })
                 })?
                 .collect()
         };

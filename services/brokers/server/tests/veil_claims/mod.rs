@@ -53,7 +53,7 @@ struct Operator<'a> {
 }
 
 impl Operator<'_> {
-    fn post(&self, kind: Kind, octets: &[u8]) -> Vec<u8> {
+    fn post(&self, kind: QuestionKind, octets: &[u8]) -> Vec<u8> {
         let client = Client::new(self.tls.clone());
         let path = (kind.path(), TablePart::OCTETS_MAX);
         runtime().block_on(client.post(path, &self.service.place(), octets, WITHIN)).unwrap()
@@ -62,7 +62,7 @@ impl Operator<'_> {
     /// The table of a period that the witness has signed.
     fn table(&self, period: u32) -> (PeriodHead, Table) {
         let request = TableRequest { broker: domain(), period, from: 0 };
-        let part = TablePart::parse(&self.post(Kind::Table, &request.to_octets())).unwrap();
+        let part = TablePart::parse(&self.post(QuestionKind::Table, &request.to_octets())).unwrap();
         let witnesses = vec![key("witness").verifying_key()];
         let trust = LogTrust::new(domain(), key("broker").verifying_key(), witnesses).unwrap();
         assert_eq!(part.head.check(&part.cosignatures, &trust), Ok(()));
@@ -74,7 +74,7 @@ impl Operator<'_> {
     }
 
     fn claim(&self, request: &ClaimRequest) -> ClaimAnswer {
-        ClaimAnswer::parse(&self.post(Kind::Claim, &request.to_octets())).unwrap()
+        ClaimAnswer::parse(&self.post(QuestionKind::Claim, &request.to_octets())).unwrap()
     }
 
     fn refused(&self, request: &ClaimRequest) -> ClaimRefusal {
@@ -170,7 +170,7 @@ fn a_claim_that_is_not_in_order_is_refused_with_its_cause() {
     let at = Operator { service: &service, tls };
     let table = at.table(0);
     let claim = claim_of(&table, 1..4, operator());
-    let malformed = ClaimAnswer::parse(&at.post(Kind::Claim, b"no claim")).unwrap();
+    let malformed = ClaimAnswer::parse(&at.post(QuestionKind::Claim, b"no claim")).unwrap();
     assert_eq!(malformed, ClaimAnswer::Refused(ClaimRefusal::Malformed));
     let own = &claim.nullifiers;
     let with = |change: &dyn Fn(&mut ClaimRequest)| {

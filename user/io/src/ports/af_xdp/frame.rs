@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::packet::{self, Link};
+use super::packet::{self, FrameAddresses};
 use crate::ports::checksum::{folded, sum};
 
 const UDP_OCTETS: usize = 8;
@@ -85,8 +85,8 @@ fn pseudo_header(from: IpAddr, to: IpAddr, octets: usize) -> u64 {
 
 /// Where datagrams go that are to be written.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
-    pub(crate) link: Link,
+pub(crate) struct DatagramRoute {
+    pub(crate) link: FrameAddresses,
     pub(crate) from: SocketAddr,
     pub(crate) to: SocketAddr,
     /// Type of service or traffic class.
@@ -98,15 +98,15 @@ pub(crate) struct Way {
 }
 
 /// A datagram to be sent, in one frame or as fragments in several.
-pub(crate) struct Outgoing<'p> {
-    way: Way,
+pub(crate) struct OutgoingDatagram<'p> {
+    way: DatagramRoute,
     header: [u8; UDP_OCTETS],
     payload: &'p [u8],
 }
 
-impl<'p> Outgoing<'p> {
+impl<'p> OutgoingDatagram<'p> {
     /// `None` where one end is IPv4 and the other IPv6, or the datagram is longer than one can be.
-    pub(crate) fn new(way: Way, payload: &'p [u8]) -> Option<Self> {
+    pub(crate) fn new(way: DatagramRoute, payload: &'p [u8]) -> Option<Self> {
         let octets = u16::try_from(UDP_OCTETS + payload.len()).ok()?;
         let header_octets = if way.to.is_ipv4() { 20 } else { 40 };
         if way.from.is_ipv4() != way.to.is_ipv4()
@@ -217,10 +217,10 @@ impl HeaderWriter<'_> {
 mod tests {
     use super::*;
 
-    fn way(v4: bool, mtu: usize) -> Way {
+    fn way(v4: bool, mtu: usize) -> DatagramRoute {
         let ip = |a: &str, b: &str| if v4 { a.parse().unwrap() } else { b.parse().unwrap() };
-        Way {
-            link: Link { to: [2, 0, 0, 0, 0, 9], from: [2, 0, 0, 0, 0, 1], vlan: None },
+        DatagramRoute {
+            link: FrameAddresses { to: [2, 0, 0, 0, 0, 9], from: [2, 0, 0, 0, 0, 1], vlan: None },
             from: SocketAddr::new(ip("192.0.2.1", "2001:db8::1"), 2152),
             to: SocketAddr::new(ip("192.0.2.9", "2001:db8::9"), 2152),
             tos: 0xb8,
@@ -229,8 +229,8 @@ mod tests {
         }
     }
 
-    fn frames(way: Way, payload: &[u8]) -> Vec<Vec<u8>> {
-        let outgoing = Outgoing::new(way, payload).unwrap();
+    fn frames(way: DatagramRoute, payload: &[u8]) -> Vec<Vec<u8>> {
+        let outgoing = OutgoingDatagram::new(way, payload).unwrap();
         let write = |i| {
             let mut room = [0; 4096];
             let n = outgoing.write(i, &mut room);
@@ -249,7 +249,10 @@ mod tests {
             assert_eq!(all[0][..12], [2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1]);
             let expected = Some(ReceivedDatagram { from: way.from, to: way.to.ip(), payload: &payload });
             assert_eq!(read(&all[0]), expected);
-            let tagged = &frames(Way { link: Link { vlan: Some(7), ..way.link }, ..way }, &payload)[0];
+            let tagged = &frames(
+                DatagramRoute { link: FrameAddresses { vlan: Some(7), ..way.link }, ..way },
+                &payload,
+            )[0];
             assert_eq!((tagged.len(), &tagged[12..16]), (all[0].len() + 4, &[0x81, 0, 0, 7][..]));
             assert_eq!(read(tagged), expected, "with a tag");
         }
@@ -331,8 +334,8 @@ mod tests {
 
     #[test]
     fn a_datagram_that_cannot_be_is_not_written() {
-        assert!(Outgoing::new(way(true, 1500), &vec![0; 65_508]).is_none());
-        let mixed = Way { to: way(false, 1500).to, ..way(true, 1500) };
-        assert!(Outgoing::new(mixed, &[1]).is_none());
+        assert!(OutgoingDatagram::new(way(true, 1500), &vec![0; 65_508]).is_none());
+        let mixed = DatagramRoute { to: way(false, 1500).to, ..way(true, 1500) };
+        assert!(OutgoingDatagram::new(mixed, &[1]).is_none());
     }
 }

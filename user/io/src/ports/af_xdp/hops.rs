@@ -27,7 +27,7 @@ pub(crate) struct Hop {
 
 /// Where packets for a peer go.
 #[derive(Clone, Copy)]
-enum Next {
+enum PeerHop {
     /// By the interface, to a neighbour that is known.
     Neighbour(Hop),
     /// By the interface, to a neighbour that the kernel is looking for.
@@ -37,7 +37,7 @@ enum Next {
 }
 
 struct KnownHop {
-    next: Next,
+    next: PeerHop,
     until: Instant,
 }
 
@@ -63,26 +63,26 @@ impl Hops {
         let known = self.peers.get(&peer);
         let next = match known {
             Some(known) if now < known.until || now < self.ask_at => known.next,
-            None if now < self.ask_at => Next::Unknown,
+            None if now < self.ask_at => PeerHop::Unknown,
             _ => {
                 if known.is_none() && self.peers.len() >= PEERS_MAX {
                     self.peers.clear();
                 }
                 self.ask_at = now + BETWEEN_QUESTIONS;
                 // A failure is an answer: the socket then meets it too, and it is counted there.
-                let next = self.ask(from, peer).unwrap_or(Next::Elsewhere);
-                let good_for = if let Next::Unknown = next { ASK_AGAIN } else { GOOD_FOR };
+                let next = self.ask(from, peer).unwrap_or(PeerHop::Elsewhere);
+                let good_for = if let PeerHop::Unknown = next { ASK_AGAIN } else { GOOD_FOR };
                 self.peers.insert(peer, KnownHop { next, until: now + good_for });
                 next
             }
         };
-        if let Next::Neighbour(hop) = next { Some(hop) } else { None }
+        if let PeerHop::Neighbour(hop) = next { Some(hop) } else { None }
     }
 
-    fn ask(&mut self, from: Option<IpAddr>, peer: IpAddr) -> io::Result<Next> {
+    fn ask(&mut self, from: Option<IpAddr>, peer: IpAddr) -> io::Result<PeerHop> {
         let next = match self.routes.next_hop(from, peer)? {
             Some(next) if next.interface == self.interface => next,
-            _ => return Ok(Next::Elsewhere),
+            _ => return Ok(PeerHop::Elsewhere),
         };
         let neighbour = self.routes.neighbour(&next)?;
         // It also starts the search for one that is not known. One that was set by hand would become one that is resolved.
@@ -90,6 +90,6 @@ impl Hops {
             self.routes.uses(&next)?;
         }
         let mtu = next.mtu.map_or(self.mtu, |m| m.min(self.mtu));
-        Ok(neighbour.map_or(Next::Unknown, |n| Next::Neighbour(Hop { mac: n.mac, mtu })))
+        Ok(neighbour.map_or(PeerHop::Unknown, |n| PeerHop::Neighbour(Hop { mac: n.mac, mtu })))
     }
 }

@@ -17,23 +17,23 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use whimbrel_user::{DataNetwork, Destination, DnIndex, Origin, Packet, Slot};
+use whimbrel_user::{BurstPacket, DataNetwork, Destination, DnIndex, Origin, Packet};
 
 use super::{Ports, system::System};
 use crate::config::{Config, N3Io, RouterLink, Vlan};
 use crate::error::Obstacle;
-use crate::gre::{self, Tunnel};
+use crate::gre::{self, GreTunnel};
 use crate::host::features::has_zero_copy;
 use crate::host::route::{Interface, NoInterface, Routes};
 use crate::sys::ethtool::takes_tags_off;
 use crate::sys::monotonic_us;
 use crate::thread::IoCounters;
 use crate::xdp::fast::{Fast, Time};
-use crate::xdp::steer::{Pool, Steered};
-use frame::{Outgoing, Way};
+use crate::xdp::steer::{SteeredFrames, UeAddressPool};
+use frame::{DatagramRoute, OutgoingDatagram};
 pub use wire::Rings;
 use wire::{Lane, Wire};
-use xdp_fast_path::Memory;
+use xdp_fast_path::FastPathMemory;
 
 /// The interfaces with rings, and what goes over each.
 pub(crate) struct Front {
@@ -45,9 +45,9 @@ pub(crate) struct Front {
     /// For each data network the way into it, if it has a wire.
     n6: Vec<Option<Uplink>>,
     /// Tunnels of all data networks.
-    tunnels: Vec<Tunnel>,
+    tunnels: Vec<GreTunnel>,
     /// All UEs' addresses.
-    pools: Vec<(Pool, DnIndex)>,
+    pools: Vec<(UeAddressPool, DnIndex)>,
     /// Of the last datagram: threads' are never the same, for it distinguishes fragments from one address.
     identification: u32,
     threads: u32,
@@ -60,7 +60,7 @@ pub(crate) struct Front {
 
 /// What is to be seen to for a fast path.
 struct FastSide {
-    memory: Arc<Memory>,
+    memory: Arc<FastPathMemory>,
     /// When next hops were last written, and how many gNBs there were.
     updated: Instant,
     gnbs: usize,
@@ -89,7 +89,7 @@ struct WireLane {
 struct Uplink {
     at: WireLane,
     routers: Vec<IpAddr>,
-    tunnel: Option<Tunnel>,
+    tunnel: Option<GreTunnel>,
 }
 
 impl Uplink {
@@ -111,15 +111,15 @@ impl Uplink {
 fn fast_path(
     config: &Config,
     n6: &[Option<Uplink>],
-    pools: &[(Pool, DnIndex)],
+    pools: &[(UeAddressPool, DnIndex)],
     is_tagged: impl Fn(WireLane) -> bool,
-) -> Result<(Arc<Memory>, Fast), Obstacle> {
+) -> Result<(Arc<FastPathMemory>, Fast), Obstacle> {
     let plain = |u: &Uplink| u.router(true).is_some() && !is_tagged(u.at);
     let networks = n6.iter().enumerate().filter(|(_, u)| u.as_ref().is_some_and(plain));
     let networks: Vec<DnIndex> = networks.map(|(i, _)| DnIndex(i as u8)).collect();
     let own = config.user.n3_ipv4.filter(|_| !networks.is_empty()).ok_or(Obstacle::NoFastPath)?;
     let sessions = config.user.sessions_max.min(FAST_SESSIONS_MAX);
-    let memory = Memory::new(sessions, pools, networks).map_err(Obstacle::Memory)?;
+    let memory = FastPathMemory::new(sessions, pools, networks).map_err(Obstacle::Memory)?;
     let offset_us = (config.clock)().0.wrapping_sub(monotonic_us());
     let time = Time::Kernel { offset_us };
     let fast = memory.fast(config.user.teids(), &config.user.isolation.deny, own, config.port, time);
@@ -127,16 +127,16 @@ fn fast_path(
 }
 
 /// An interface that is to be opened, and what goes by it: what is steered on each lane, and the kernel's own end of it.
-struct Planned {
+struct PlannedInterface {
     interface: Interface,
-    lanes: Vec<(Steered, Interface)>,
+    lanes: Vec<(SteeredFrames, Interface)>,
 }
 
 /// Interfaces that are to be opened.
 struct Plan {
     routes: Routes,
     port: u16,
-    all: Vec<Planned>,
+    all: Vec<PlannedInterface>,
 }
 
 impl Plan {
@@ -157,37 +157,37 @@ impl Plan {
         }
         let wire = self.all.iter().position(|p| p.interface == below).unwrap_or(self.all.len());
         if wire == self.all.len() {
-            self.all.push(Planned { interface: below, lanes: Vec::new() });
+            self.all.push(PlannedInterface { interface: below, lanes: Vec::new() });
         }
         let lanes = &mut self.all[wire].lanes;
         let lane = lanes.iter().position(|(steered, _)| steered.vlan == vlan).unwrap_or(lanes.len());
         if lane == lanes.len() {
-            lanes.push((Steered::new(interface.mac, vlan, self.port), interface));
+            lanes.push((SteeredFrames::new(interface.mac, vlan, self.port), interface));
         }
         Ok(WireLane { wire, lane })
     }
 
-    fn steered(&mut self, at: WireLane) -> &mut Steered {
+    fn steered(&mut self, at: WireLane) -> &mut SteeredFrames {
         &mut self.all[at.wire].lanes[at.lane].0
     }
 }
 
 /// The pools of a data network, and what its UEs are translated to.
-pub(super) fn pools(dn: &DataNetwork) -> impl Iterator<Item = Pool> {
+pub(super) fn pools(dn: &DataNetwork) -> impl Iterator<Item = UeAddressPool> {
     let mtu = dn.mtu;
-    let v4 = dn.all_ipv4_pools().map(move |p| Pool {
+    let v4 = dn.all_ipv4_pools().map(move |p| UeAddressPool {
         first: IpAddr::V4(p.first().into()),
         prefix: p.prefix,
         gateway: p.gateway().into(),
         mtu,
     });
-    let v6 = dn.all_ipv6_pools().map(move |p| Pool {
+    let v6 = dn.all_ipv6_pools().map(move |p| UeAddressPool {
         first: IpAddr::V6((u128::from(p.first()) << 64).into()),
         prefix: p.prefix,
         gateway: p.gateway().into(),
         mtu,
     });
-    let outside = dn.nat_pools().map(move |p| Pool {
+    let outside = dn.nat_pools().map(move |p| UeAddressPool {
         first: IpAddr::V4(p.first().into()),
         prefix: p.prefix,
         // The host has none of them.
@@ -288,7 +288,7 @@ impl Front {
             N3Io::Auto | N3Io::Udp | N3Io::AfXdp => None,
         };
         let mut wires = Vec::new();
-        for (at, Planned { interface, lanes }) in plan.all.into_iter().enumerate() {
+        for (at, PlannedInterface { interface, lanes }) in plan.all.into_iter().enumerate() {
             let of_n3 = n3.is_some_and(|n3| n3.wire == at);
             let only_n3 = lanes.iter().all(|(s, _)| s.pools.is_empty() && s.tunnels.is_empty());
             let index = interface.index;
@@ -401,7 +401,7 @@ impl Front {
         };
         for dn in fast.memory.networks() {
             let Some(Some(uplink)) = n6.get(usize::from(dn.0)) else { continue };
-            for (v4, number) in [(true, dn.0.into()), (false, Memory::ipv6_hop(*dn))] {
+            for (v4, number) in [(true, dn.0.into()), (false, FastPathMemory::ipv6_hop(*dn))] {
                 uplink.router(v4).into_iter().for_each(|router| tell(number, uplink.at, None, router));
             }
         }
@@ -422,7 +422,7 @@ impl Front {
         all.filter_map(|(i, u)| Some((DnIndex(i as u8), &self.wires[u.as_ref()?.at.wire].rings)))
     }
 
-    fn receive(&mut self, slots: &mut [Slot], counters: &mut IoCounters) -> usize {
+    fn receive(&mut self, slots: &mut [BurstPacket], counters: &mut IoCounters) -> usize {
         let Self { wires, own, pools, tunnels, first, .. } = self;
         *first = (*first + 1) % wires.len();
         let mut n = 0;
@@ -454,7 +454,7 @@ impl Front {
             return false;
         };
         self.identification = self.identification.wrapping_add(self.threads);
-        let way = Way {
+        let way = DatagramRoute {
             link: lane.link(&hop),
             from,
             to: peer,
@@ -462,7 +462,7 @@ impl Front {
             mtu: hop.mtu as usize,
             identification: self.identification,
         };
-        let Some(outgoing) = Outgoing::new(way, packet.octets()) else { return false };
+        let Some(outgoing) = OutgoingDatagram::new(way, packet.octets()) else { return false };
         let mut frames = 0..outgoing.frames();
         match frames.all(|i| wire.send(|room| outgoing.write(i, room))) {
             true => counters.n3_sent += 1,
@@ -480,7 +480,7 @@ impl Front {
             .filter(|to| !self.pools.iter().any(|(pool, _)| pool.contains(*to)))
             .and_then(|to| uplink.next(to));
         let tunnel = uplink.tunnel.as_ref();
-        let octets = packet.len() + tunnel.map_or(0, Tunnel::overhead);
+        let octets = packet.len() + tunnel.map_or(0, GreTunnel::overhead);
         let hop = next.and_then(|next| lane.hops.of(now, tunnel.map(|t| t.local), next));
         let Some(hop) = hop.filter(|h| octets <= h.mtu as usize) else {
             counters.n6_sent_by_device += 1;
@@ -499,9 +499,9 @@ impl Front {
 pub(super) fn arrived(
     frame: &[u8],
     own: &[SocketAddr],
-    pools: &[(Pool, DnIndex)],
-    tunnels: &[Tunnel],
-    slot: &mut Slot,
+    pools: &[(UeAddressPool, DnIndex)],
+    tunnels: &[GreTunnel],
+    slot: &mut BurstPacket,
     counters: &mut IoCounters,
 ) -> bool {
     let packet = packet::of(frame);
@@ -554,7 +554,7 @@ impl AfXdp {
 }
 
 impl Ports for AfXdp {
-    fn receive(&mut self, slots: &mut [Slot], counters: &mut IoCounters) -> usize {
+    fn receive(&mut self, slots: &mut [BurstPacket], counters: &mut IoCounters) -> usize {
         let Self { front, system, turn } = self;
         *turn = (*turn + 1) % SYSTEM_EVERY;
         front.see_to_hops();
@@ -593,7 +593,7 @@ impl Ports for AfXdp {
         all
     }
 
-    fn fast_path(&self) -> Option<Arc<Memory>> {
+    fn fast_path(&self) -> Option<Arc<FastPathMemory>> {
         self.front.fast.as_ref().map(|fast| Arc::clone(&fast.memory))
     }
 
@@ -619,7 +619,7 @@ impl Ports for AfXdp {
 
 #[cfg(test)]
 mod tests {
-    use whimbrel_user::Verdict;
+    use whimbrel_user::PacketVerdict;
 
     use super::*;
 
@@ -638,8 +638,8 @@ mod tests {
 
     fn datagram(v4: bool) -> Vec<u8> {
         let ip = |a: &str, b: &str| if v4 { a.parse().unwrap() } else { b.parse().unwrap() };
-        let way = Way {
-            link: packet::Link { to: [4; 6], from: [2; 6], vlan: None },
+        let way = DatagramRoute {
+            link: packet::FrameAddresses { to: [4; 6], from: [2; 6], vlan: None },
             from: SocketAddr::new(ip("192.0.2.9", "2001:db8::9"), 2152),
             to: SocketAddr::new(ip("192.0.2.7", "2001:db8::7"), 2152),
             tos: 0,
@@ -647,7 +647,9 @@ mod tests {
             identification: 1,
         };
         let mut frame = vec![0; 200];
-        let n = Outgoing::new(way, &[0x30, 0xff, 0, 4, 0, 0, 0, 1, 9, 9, 9, 9]).unwrap().write(0, &mut frame);
+        let n = OutgoingDatagram::new(way, &[0x30, 0xff, 0, 4, 0, 0, 0, 1, 9, 9, 9, 9])
+            .unwrap()
+            .write(0, &mut frame);
         frame.truncate(n);
         frame
     }
@@ -655,7 +657,7 @@ mod tests {
     #[test]
     fn whatever_a_frame_has_becomes_a_packet_or_is_counted() {
         let own = ["192.0.2.7:2152".parse().unwrap(), "[2001:db8::7]:2152".parse().unwrap()];
-        let pool = |first: &str, prefix| Pool {
+        let pool = |first: &str, prefix| UeAddressPool {
             first: first.parse().unwrap(),
             prefix,
             gateway: first.parse().unwrap(),
@@ -663,7 +665,8 @@ mod tests {
         };
         let pools = [(pool("10.45.0.0", 16), DnIndex(0)), (pool("2001:db8:45::", 48), DnIndex(1))];
         let origin = Origin::Frames { dn: DnIndex(9) };
-        let mut slot = Slot { origin, packet: Packet::with_room(2048), verdict: Verdict::Pending };
+        let mut slot =
+            BurstPacket { origin, packet: Packet::with_room(2048), verdict: PacketVerdict::Pending };
         let mut counters = IoCounters::default();
         let mut ipv4 = datagram(true);
         ipv4[30..34].copy_from_slice(&[10, 45, 0, 2]);
@@ -675,14 +678,14 @@ mod tests {
         let mut ipv6 = datagram(false);
         ipv6[38..54].copy_from_slice(&"2001:db8:45::2".parse::<std::net::Ipv6Addr>().unwrap().octets());
         let ends = ["203.0.113.2", "203.0.113.1"].map(|a| a.parse().unwrap());
-        let tunnel = Tunnel { local: ends[1], remote: ends[0], key: Some(9) };
-        let far_end = Tunnel { local: ends[0], remote: ends[1], ..tunnel };
-        let link = packet::Link { to: [4; 6], from: [2; 6], vlan: Some(100) };
+        let tunnel = GreTunnel { local: ends[1], remote: ends[0], key: Some(9) };
+        let far_end = GreTunnel { local: ends[0], remote: ends[1], ..tunnel };
+        let link = packet::FrameAddresses { to: [4; 6], from: [2; 6], vlan: Some(100) };
         let mut tunnelled = vec![0; 200];
         let n = packet::write(&mut tunnelled, link, Some(&far_end), &ipv4[14..]);
         tunnelled.truncate(n);
         let whole = [datagram(true), datagram(false), ipv4, ipv6, tunnelled];
-        let arrived = |frame: &[u8], slot: &mut Slot, counters: &mut IoCounters| {
+        let arrived = |frame: &[u8], slot: &mut BurstPacket, counters: &mut IoCounters| {
             arrived(frame, &own, &pools, &[tunnel], slot, counters)
         };
         for frame in &whole {

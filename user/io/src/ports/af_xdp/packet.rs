@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::gre::Tunnel;
+use crate::gre::GreTunnel;
 use crate::ports::checksum::{folded, sum};
 
 /// What precedes what a frame carries, without a tag and with one.
@@ -13,13 +13,13 @@ const TAG: [u8; 2] = [0x81, 0];
 
 /// The two ends of a frame.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Link {
+pub(crate) struct FrameAddresses {
     pub(crate) to: [u8; 6],
     pub(crate) from: [u8; 6],
     pub(crate) vlan: Option<u16>,
 }
 
-impl Link {
+impl FrameAddresses {
     /// The header of a frame with IPv4 or IPv6, and how many octets of it there are.
     pub(crate) fn header(&self, v4: bool) -> ([u8; TAGGED_OCTETS], usize) {
         let mut header = [0; TAGGED_OCTETS];
@@ -78,7 +78,12 @@ pub(crate) fn hop(packet: &mut [u8]) {
 }
 
 /// Writes a packet as a frame into `room`, with a hop less, by a tunnel if one is given; its octets, 0 where it does not fit.
-pub(crate) fn write(room: &mut [u8], link: Link, tunnel: Option<&Tunnel>, packet: &[u8]) -> usize {
+pub(crate) fn write(
+    room: &mut [u8],
+    link: FrameAddresses,
+    tunnel: Option<&GreTunnel>,
+    packet: &[u8],
+) -> usize {
     let v4 = tunnel.map_or_else(|| packet.first().is_none_or(|f| f >> 4 == 4), |t| t.remote.is_ipv4());
     let (header, octets) = link.header(v4);
     let Some((frame, rest)) = room.split_at_mut_checked(octets) else { return 0 };
@@ -116,11 +121,11 @@ mod tests {
         p.resize(40, 7);
         assert!(destination(&p).is_some());
         let mut room = [0; 100];
-        let link = Link { to: [1; 6], from: [2; 6], vlan: None };
+        let link = FrameAddresses { to: [1; 6], from: [2; 6], vlan: None };
         assert_eq!(write(&mut room, link, None, &p), 54);
         assert_eq!(room[..22], [1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 0x86, 0xdd, 0x60, 0, 0, 0, 0, 0, 59, 1]);
         assert_eq!(write(&mut room[..53], link, None, &p), 0, "no room");
-        let link = Link { vlan: Some(0x123), ..link };
+        let link = FrameAddresses { vlan: Some(0x123), ..link };
         assert_eq!(write(&mut room, link, None, &p), 58);
         assert_eq!(room[12..20], [0x81, 0, 1, 0x23, 0x86, 0xdd, 0x60, 0]);
         assert_eq!((of(&room[..58]).len(), of(&room[..17])), (40, &[][..]));
@@ -153,10 +158,15 @@ mod tests {
         let [a6, b6] = ["2001:db8::1", "2001:db8::2"].map(|a| a.parse::<IpAddr>().unwrap());
         let mut pcap = [0xa1b2_c3d4u32, 0x0002_0004, 0, 0, 65_535, 1].map(u32::to_be_bytes).concat();
         for (local, remote, key, vlan) in [(a4, b4, Some(0x0102_0304), Some(0x123)), (a6, b6, None, None)] {
-            let tunnel = Tunnel { local, remote, key };
+            let tunnel = GreTunnel { local, remote, key };
             for packet in [&ipv4(9), &v6] {
                 let mut room = [0; 200];
-                let n = write(&mut room, Link { to: [4; 6], from: [2; 6], vlan }, Some(&tunnel), packet);
+                let n = write(
+                    &mut room,
+                    FrameAddresses { to: [4; 6], from: [2; 6], vlan },
+                    Some(&tunnel),
+                    packet,
+                );
                 pcap.extend_from_slice(&[0, 0, n as u32, n as u32].map(u32::to_be_bytes).concat());
                 pcap.extend_from_slice(&room[..n]);
             }

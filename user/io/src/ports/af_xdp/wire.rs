@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::hops::{Hop, Hops};
-use super::packet::Link;
+use super::packet::FrameAddresses;
 use crate::error::Obstacle;
 use crate::host::route::{Interface, Routes};
 use crate::sys::bpf::{self, Attach, Program, SocketMap};
-use crate::sys::xsk::{Copying, Xsk};
+use crate::sys::xsk::{CopyMode, Xsk};
 use crate::xdp::fast::Fast;
-use crate::xdp::steer::{self, Steered};
+use crate::xdp::steer::{self, SteeredFrames};
 
 /// Queues of an interface that get a socket, each with 8 or 16 MiB; what arrives on others is the kernel's.
 const QUEUES_MAX: u32 = 16;
@@ -61,8 +61,8 @@ impl Lane {
     }
 
     /// The way of frames to a next hop.
-    pub(super) fn link(&self, hop: &Hop) -> Link {
-        Link { to: hop.mac, from: self.interface.mac, vlan: self.vlan }
+    pub(super) fn link(&self, hop: &Hop) -> FrameAddresses {
+        FrameAddresses { to: hop.mac, from: self.interface.mac, vlan: self.vlan }
     }
 }
 
@@ -71,14 +71,14 @@ pub(super) struct Wire {
     pub(super) lanes: Vec<Lane>,
     pub(super) rings: Rings,
     queues: Vec<Xsk>,
-    program: Arc<bpf::Link>,
+    program: Arc<bpf::BpfLink>,
 }
 
 impl Wire {
     /// Attaches the program and opens the rings; so many queues also send. Errors: what stands in the way; nothing stays set then.
     pub(super) fn open(
         interface: &Interface,
-        steered: &[Steered],
+        steered: &[SteeredFrames],
         lanes: Vec<Lane>,
         fast: Option<&Fast>,
         senders: usize,
@@ -94,7 +94,7 @@ impl Wire {
         let rings = Rings {
             interface: interface.name.clone(),
             queues: queues.len(),
-            zero_copy: copying == Copying::ZeroCopy,
+            zero_copy: copying == CopyMode::ZeroCopy,
             in_driver: how == Attach::Driver,
             fast_path: fast.is_some(),
         };
@@ -156,7 +156,7 @@ impl Wire {
 }
 
 /// Attaches the program, in the driver if it can.
-fn attach(program: &Program, interface: &Interface) -> Result<(bpf::Link, Attach), Obstacle> {
+fn attach(program: &Program, interface: &Interface) -> Result<(bpf::BpfLink, Attach), Obstacle> {
     let of = |error| Obstacle::Attach { interface: interface.name.clone(), error };
     match program.attach(interface.index, Attach::Driver) {
         Ok(link) => Ok((link, Attach::Driver)),
@@ -168,13 +168,13 @@ fn attach(program: &Program, interface: &Interface) -> Result<(bpf::Link, Attach
 }
 
 /// A socket for each queue, with zero-copy if the driver has it. The first `senders` also send.
-fn open_queues(interface: &Interface, senders: u32) -> Result<(Vec<Xsk>, Copying), Obstacle> {
+fn open_queues(interface: &Interface, senders: u32) -> Result<(Vec<Xsk>, CopyMode), Obstacle> {
     let of = |error| Obstacle::Rings { interface: interface.name.clone(), error };
     let octets = interface.mtu as usize + ETHERNET_OCTETS;
     let open = |queue: u32, copying| Xsk::open(interface.index, queue, octets, copying, queue < senders);
-    let (first, copying) = match open(0, Copying::ZeroCopy) {
-        Ok(first) => (first, Copying::ZeroCopy),
-        Err(_) => (open(0, Copying::Copy).map_err(of)?, Copying::Copy),
+    let (first, copying) = match open(0, CopyMode::ZeroCopy) {
+        Ok(first) => (first, CopyMode::ZeroCopy),
+        Err(_) => (open(0, CopyMode::Copy).map_err(of)?, CopyMode::Copy),
     };
     let mut queues = vec![first];
     for queue in 1..QUEUES_MAX {

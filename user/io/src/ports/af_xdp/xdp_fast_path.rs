@@ -14,7 +14,7 @@ use whimbrel_user::{
 pub(crate) use super::hops::Hop;
 use crate::sys::bpf::{DeviceMap, SharedArray};
 use crate::xdp::fast::{self, DROPS, Fast, ProcessorCounters, Time, slot};
-use crate::xdp::steer::Pool;
+use crate::xdp::steer::UeAddressPool;
 
 /// gNBs that the fast path reaches, as many as paths are supervised; sessions of others stay with the pipeline.
 const GNBS_MAX: usize = 4_096;
@@ -28,7 +28,7 @@ const PROCESSORS_MAX: u32 = 8_192;
 const SETTLES_IN: Duration = Duration::from_micros(100);
 
 /// The memory, and whose address stands where in it.
-pub(crate) struct Memory {
+pub(crate) struct FastPathMemory {
     sessions: SharedArray<FastEntry>,
     ues: SharedArray<AtomicU64>,
     prefixes: SharedArray<AtomicU64>,
@@ -37,22 +37,22 @@ pub(crate) struct Memory {
     suspects: SharedArray<[AtomicU64; DestinationFilter::WORDS]>,
     devices: DeviceMap,
     /// Pools of all data networks.
-    all: Vec<Pool>,
+    all: Vec<UeAddressPool>,
     /// Those of which there are UEs here, and where they begin among those of their family.
-    pools: Vec<(Pool, DnIndex, u32)>,
+    pools: Vec<(UeAddressPool, DnIndex, u32)>,
     /// Data networks that have a next hop.
     networks: Vec<DnIndex>,
     /// gNBs and the numbers of their next hops.
     gnbs: Mutex<BTreeMap<Ipv4Addr, u16>>,
 }
 
-impl Memory {
+impl FastPathMemory {
     /// For so many sessions at most, and UEs of these pools.
     ///
     /// Errors: of the kernel, where it has no memory for them or does not permit it.
     pub(crate) fn new(
         sessions_max: u32,
-        all: &[(Pool, DnIndex)],
+        all: &[(UeAddressPool, DnIndex)],
         networks: Vec<DnIndex>,
     ) -> io::Result<Self> {
         let (mut pools, mut ues, mut prefixes) = (Vec::new(), 0u32, 0u32);
@@ -92,7 +92,8 @@ impl Memory {
         port: u16,
         time: Time,
     ) -> Fast {
-        let network = |n: &IpNetwork| Pool { first: n.address, prefix: n.prefix, gateway: n.address, mtu: 0 };
+        let network =
+            |n: &IpNetwork| UeAddressPool { first: n.address, prefix: n.prefix, gateway: n.address, mtu: 0 };
         Fast {
             sessions: self.sessions.fd(),
             ues: self.ues.fd(),
@@ -153,8 +154,8 @@ impl Memory {
     }
 
     /// The pool that has an address, and where its UEs begin.
-    fn pool_of(&self, dn: DnIndex, ue: IpAddr) -> Option<(&Pool, u32)> {
-        let of = |(pool, network, _): &&(Pool, DnIndex, u32)| *network == dn && pool.contains(ue);
+    fn pool_of(&self, dn: DnIndex, ue: IpAddr) -> Option<(&UeAddressPool, u32)> {
+        let of = |(pool, network, _): &&(UeAddressPool, DnIndex, u32)| *network == dn && pool.contains(ue);
         self.pools.iter().find(of).map(|(pool, _, first)| (pool, *first))
     }
 
@@ -178,12 +179,12 @@ fn possible_processors() -> Option<u32> {
 
 /// The pipeline's side.
 pub(crate) struct XdpFastPath {
-    pub(crate) memory: Arc<Memory>,
+    pub(crate) memory: Arc<FastPathMemory>,
     pub(crate) settles_in: Duration,
 }
 
 impl XdpFastPath {
-    pub(crate) fn new(memory: Arc<Memory>) -> Self {
+    pub(crate) fn new(memory: Arc<FastPathMemory>) -> Self {
         Self { memory, settles_in: SETTLES_IN }
     }
 }
@@ -221,7 +222,7 @@ impl FastPath for XdpFastPath {
             }
             None => return None,
         };
-        Some((number, dn.0.into(), Memory::ipv6_hop(dn)))
+        Some((number, dn.0.into(), FastPathMemory::ipv6_hop(dn)))
     }
 
     fn leads(&self, (gnb, network): (u16, u16)) -> bool {

@@ -8,13 +8,13 @@ use whimbrel_user::Packet;
 
 /// Messages of several datagrams each that were received, and not taken yet.
 #[derive(Default)]
-pub(super) struct Joined {
+pub(super) struct JoinedDatagrams {
     pub(super) octets: Vec<u8>,
     /// Where each message is, whose it is, and how many octets a datagram of it has; those before `octets[at]` are taken.
     messages: VecDeque<(SocketAddr, Range<usize>, usize)>,
 }
 
-impl Joined {
+impl JoinedDatagrams {
     pub(super) fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }

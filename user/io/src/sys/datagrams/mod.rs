@@ -19,7 +19,7 @@ use whimbrel_user::{Packet, Teids};
 
 use crate::config::SpreadBy;
 use control::ControlMessages;
-use joined::Joined;
+use joined::JoinedDatagrams;
 use names::{address, set_address};
 use row::Row;
 use shared::{bind_shared, in_use};
@@ -50,7 +50,7 @@ pub(crate) struct Datagrams {
     beyond: Box<[u8]>,
     /// The parts of messages that may go there.
     pairs: Box<[[libc::iovec; 2]]>,
-    joined: Joined,
+    joined: JoinedDatagrams,
     headers: Box<[libc::mmsghdr]>,
 }
 
@@ -136,7 +136,7 @@ impl Datagrams {
             segments: usize::MAX,
             beyond: Box::default(),
             pairs: vec![[part; 2]; BATCH].into(),
-            joined: Joined::default(),
+            joined: JoinedDatagrams::default(),
             headers: vec![header; BATCH].into(),
         };
         if only {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use whimbrel_ids::PduSessionId;
 use whimbrel_ran::{UeId as RadioUe, gnb};
-use whimbrel_user::{Destination, DnIndex, Origin, Outbox, Packet, Slot, Verdict};
+use whimbrel_user::{BurstPacket, Destination, DnIndex, Origin, Outbox, Packet, PacketVerdict};
 
 use super::super::apps::{App, Note, Says};
 use super::{Deployment, SERVER, Travelling};
@@ -148,7 +148,7 @@ impl Deployment {
     /// The pipeline takes a packet, and what it decides is done.
     fn at_upf(&mut self, origin: Origin, octets: &[u8]) {
         let now = self.instant();
-        let mut slot = [Slot { origin, packet: Packet::of(octets), verdict: Verdict::Pending }];
+        let mut slot = [BurstPacket { origin, packet: Packet::of(octets), verdict: PacketVerdict::Pending }];
         self.upf.u.burst(now, &mut slot);
         let mut out = Outbox::default();
         self.upf.settle(now, &mut out);
@@ -160,8 +160,8 @@ impl Deployment {
         }
         let [slot] = slot;
         match slot.verdict {
-            Verdict::Send(to) => self.leaves_upf(to, slot.packet.octets()),
-            Verdict::Drop(_) => self.user_plane.dropped += 1,
+            PacketVerdict::Send(to) => self.leaves_upf(to, slot.packet.octets()),
+            PacketVerdict::Drop(_) => self.user_plane.dropped += 1,
             _ => {}
         }
     }

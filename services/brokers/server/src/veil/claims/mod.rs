@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 use tracing::{error, info, warn};
 use whimbrel_broker_client::now;
-use whimbrel_broker_client::veil::Kind;
+use whimbrel_broker_client::veil::QuestionKind;
 use whimbrel_broker_client::veil::record::{Recorder, claim_without_proof};
 use whimbrel_claims::{Claim, ClaimError, verify};
 use whimbrel_ids::Instant;
@@ -34,7 +34,7 @@ const CLAIMS_MAX: u64 = 256;
 
 /// A request, and where its answer goes.
 struct QueuedClaimRequest {
-    kind: Kind,
+    kind: QuestionKind,
     peer: String,
     octets: Vec<u8>,
     answer: oneshot::Sender<Vec<u8>>,
@@ -69,7 +69,7 @@ impl ClaimsEntrance {
     /// Hands a request over. `None` if there is no room.
     pub(super) fn ask(
         &self,
-        kind: Kind,
+        kind: QuestionKind,
         peer: String,
         octets: Vec<u8>,
     ) -> Option<oneshot::Receiver<Vec<u8>>> {
@@ -148,7 +148,7 @@ impl ClaimsWork {
     fn run(mut self, receiver: &Receiver<Message>) {
         while let Ok(Message::Asked(QueuedClaimRequest { kind, peer, octets, answer })) = receiver.recv() {
             let (request_name, answer_name) = kind.names();
-            let octets_of_answer = if kind == Kind::Table {
+            let octets_of_answer = if kind == QuestionKind::Table {
                 self.recorder.add(How::Received, request_name, &peer, &octets);
                 self.table(&octets)
             } else {
