@@ -88,6 +88,19 @@ impl Drop for Etcd {
     }
 }
 
+/// A port for a program that a test starts: below those that the kernel gives to sockets without one, which may take
+/// a port between its choice here and the program's start.
+fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id().wrapping_mul(64).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = 10_000 + (number % 20_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
 /// This many etcds as one cluster; `None` where the program is not installed.
 fn etcds(n: usize) -> Option<Vec<Etcd>> {
     etcds_with(n, "http", &[])
@@ -100,10 +113,7 @@ fn etcds_with(n: usize, scheme: &'static str, options: &[String]) -> Option<Vec<
     }
     static RUN: AtomicU32 = AtomicU32::new(0);
     let run = RUN.fetch_add(1, Ordering::Relaxed);
-    // All are bound until all are chosen, so that they differ.
-    let free: Vec<TcpListener> = (0..2 * n).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    let ports: Vec<u16> = free.iter().map(|l| l.local_addr().unwrap().port()).collect();
-    drop(free);
+    let ports: Vec<u16> = (0..2 * n).map(|_| free_port()).collect();
     let name = |i: usize| format!("etcd{i}");
     let cluster: Vec<String> =
         (0..n).map(|i| format!("{}=http://127.0.0.1:{}", name(i), ports[2 * i])).collect();

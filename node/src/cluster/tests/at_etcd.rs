@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command as Program, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,19 @@ use crate::config::{self, PairOf};
 const LEASE: Duration = Duration::from_secs(5);
 const OUTAGE: Duration = Duration::from_secs(12);
 
+/// A port for a program that a test starts: below those that the kernel gives to sockets without one, which may take
+/// a port between its choice here and the program's start.
+fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id().wrapping_mul(64).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = 10_000 + (number % 20_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
 pub(super) struct Etcd {
     dir: PathBuf,
     pub(super) client: String,
@@ -42,8 +56,7 @@ impl Etcd {
             eprintln!("skipped: etcd is not installed");
             return None;
         }
-        let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let [client, peer] = free.map(|l| format!("http://{}", l.local_addr().unwrap()));
+        let [client, peer] = [(); 2].map(|()| format!("http://127.0.0.1:{}", free_port()));
         let dir = std::env::temp_dir().join(format!("whimbrel-cluster-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let mut etcd = Self { dir, client, peer, process: None };
