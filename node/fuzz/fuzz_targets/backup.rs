@@ -5,7 +5,7 @@
 
 use std::io::{Read, Write};
 
-use whimbrel_open::crypto::{PrivateKey, Seed};
+use whimbrel_broker_common::crypto::{PrivateKey, Seed};
 
 #[path = "../../../programs/whimbrel/src/archive.rs"]
 mod archive;

@@ -14,12 +14,14 @@ use home::HomeState;
 pub use home::{HomeAnswered, HomeUser};
 pub use orders::OrderError;
 use orders::OrderState;
+use whimbrel_broker_common::certificate::{Trust, Validity};
+use whimbrel_broker_common::crypto::{PrivateKey, Seed};
+use whimbrel_broker_common::id::{Domain, OperatorId, Pseudonym, UserId};
+use whimbrel_broker_common::request::EpochKey;
+use whimbrel_broker_common::session::{Filter, Qos};
 use whimbrel_ids::{Instant, PlmnId};
-use whimbrel_open::crypto::{PrivateKey, Seed};
-use whimbrel_open::id::{Domain, OperatorId, Pseudonym, UserId};
-use whimbrel_open::msg::{EpochKey, Filter, Qos, Trust, Validity};
 
-use crate::crypto::{Exporter, Response, SigningKey, VerifyingKey, attach_key, draw, hash};
+use crate::crypto::{Exporter, Response, SigningKey, VEIL, VerifyingKey, attach_key, hash};
 use crate::log::KeyEntry;
 use crate::msg::{
     Answer, AnswerBody, AnswerKey, Challenge, Failure, FailureCause, Grant, GroupAnswer, GroupError,
@@ -705,7 +707,7 @@ impl Broker {
         if profile.revoked || !vector.is_signed_by(&profile.key, &request.head()) {
             return Err(RefusalCause::User);
         }
-        if vector.token != asked.request.group {
+        if vector.asker != asked.request.group {
             return Err(RefusalCause::OtherToken);
         }
         if !profile.counters.is_unused(vector.counter) {
@@ -724,11 +726,11 @@ impl Broker {
     ) -> Result<BrokerOutput, RefusalCause> {
         let (request, policy) = (&asked.request, &self.config.policy);
         let class = policy.classes.get(usize::from(profile.class)).ok_or(RefusalCause::User)?;
-        let (half, challenge) = (*draw(seed, "half"), *draw(seed, "challenge"));
+        let (half, challenge) = (*VEIL.draw(seed, "half"), *VEIL.draw(seed, "challenge"));
         let hash_of_request = request.request.hash();
         let response = exporter.response(&challenge, &hash_of_request);
         // A share of small order would make DH(user, operator) public.
-        let probe = PrivateKey::new(*draw(seed, "probe"));
+        let probe = PrivateKey::new(*VEIL.draw(seed, "probe"));
         attach_key(&half, &response, &probe, &vector.share, &[0; 32]).ok_or(RefusalCause::WeakShare)?;
         let (intercept, poll_s, filters) = (profile.intercept, policy.poll_s, class.filters.clone());
         let orders = OperatorOrders { half, intercept, poll_s, filters };
@@ -737,7 +739,7 @@ impl Broker {
         let grant = Grant {
             broker: self.config.domain.clone(),
             network: self.config.network,
-            pseudonym: Pseudonym(*draw(seed, "pseudonym")),
+            pseudonym: Pseudonym(*VEIL.draw(seed, "pseudonym")),
             group: request.group,
             qos: class.qos,
             validity: Validity { from, until: from.saturating_add(policy.validity_s) },
@@ -751,7 +753,7 @@ impl Broker {
         let signed = SignedGrant::sign(grant.clone(), &self.config.signing);
         let next_key = (request.request.key_id() != self.current.id).then_some(self.current);
         let answer = UserAnswer { grant: signed.clone(), half, challenge, next_key };
-        let salt = *draw(seed, "salt");
+        let salt = *VEIL.draw(seed, "salt");
         let challenge = Challenge { salt, sealed: exporter.seal(&salt, &answer.to_octets()) };
         let octets = Answer(AnswerBody::Granted { grant: signed, orders, challenge }).to_octets();
         let event = BrokerEvent::Granted(Box::new(BrokerSession { user: vector.user, grant }));

@@ -1,138 +1,76 @@
-//! What the parties compute with: what signatures are over, and the keys of an attach. HPKE (RFC 9180), signatures, ephemeral X25519 keys, seeds
-//! and K_SEAF are those of the crate `open`.
+//! What signatures are over, and the keys of an attach. Keys, signatures, seeds and HPKE are those of the crate `common`.
 //!
 //! The suite is fixed for version 1: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256 and AES-128-GCM; Ed25519 (RFC 8032) with strict
 //! verification; SHA-256.
 
-use hkdf::Hkdf;
-use sha2::{Digest, Sha256};
+use whimbrel_broker_common::crypto::{KSeaf, PrivateKey, Share, SharedSecret, derive, k_seaf};
+pub use whimbrel_broker_common::crypto::{SigningKey, VerifyingKey, hash_parts as hash};
+use whimbrel_broker_common::envelope::{ExportedSecret, OneCipher, Protocol, TAG_OCTETS};
+use whimbrel_broker_common::{secret, signed_kinds};
 use whimbrel_ids::PlmnId;
-use whimbrel_open::crypto::{KSeaf, PrivateKey, Seed, Share, SharedSecret, SignedKind, k_seaf};
-pub use whimbrel_open::crypto::{SigningKey, VerifyingKey};
-pub(crate) use whimbrel_open::envelope::TAG_OCTETS;
-use whimbrel_open::envelope::{self, OneCipher, Protocol, Sender};
-use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+use zeroize::Zeroizing;
 
-/// SHA-256 of parts, one after the other.
-pub fn hash(parts: &[&[u8]]) -> [u8; 32] {
-    let mut hash = Sha256::new();
-    parts.iter().for_each(|part| hash.update(part));
-    hash.finalize().into()
-}
+/// The labels of the veiled attach.
+pub(crate) const VEIL: Protocol =
+    Protocol { seed: b"VEIL-v1 seed ", draw: b"VEIL-v1 draw", exporter: b"VEIL-v1 exporter" };
 
-/// HKDF-SHA256 of `ikm` with `info` in parts.
-pub(crate) fn derive<const N: usize>(ikm: &[u8], info: &[&[u8]]) -> Zeroizing<[u8; N]> {
-    let mut out = Zeroizing::new([0; N]);
-    let prk = Hkdf::<Sha256>::new(None, ikm);
-    prk.expand_multi_info(info, &mut out[..]).expect("fewer octets than 255 digests");
-    out
-}
-
-/// `N` octets of a seed, for the use that `label` names.
-pub(crate) fn draw<const N: usize>(seed: &Seed, label: &str) -> Zeroizing<[u8; N]> {
-    VEIL.draw(seed, label)
-}
+/// The label of K_SEAF, which is derived as in SAP.
+const K_SEAF: &[u8] = b"SAP-v1 K_SEAF";
 
 /// Whether two strings are equal, in constant time.
 pub(crate) fn equal(a: &[u8; 32], b: &[u8; 32]) -> bool {
     bool::from(subtle::ConstantTimeEq::ct_eq(&a[..], &b[..]))
 }
 
-/// What a signature is over. The name stands before the signed octets, so that one kind never passes for another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signed {
-    /// The operator asks for tokens, under its name.
-    TokenRequest,
-    /// The broker's statement on its log of issuing keys.
-    TreeHead,
-    /// A witness's statement on the same.
-    Cosignature,
-    /// The user's request.
-    UserRequest,
-    /// A request under the key of a token.
-    OperatorRequest,
-    /// The broker's grant.
-    Grant,
-    /// The broker's refusal.
-    Refusal,
-    /// What a session has used, under the key of a token.
-    UsageReport,
-    /// The broker's statement on the table of a settlement period.
-    PeriodHead,
-    /// A witness's statement on the same.
-    PeriodCosignature,
-    /// The operator claims, under its name.
-    Claim,
-    /// The broker pays a claim.
-    Payment,
-    /// A request for an ordinary UE, under the key of a token.
-    HomeRequest,
-    /// An agency's order.
-    Order,
-    /// Whether there are orders, under the key of a token.
-    OrdersRequest,
-    /// The answer to an order, under the key of a token.
-    OrderAnswer,
-}
-
-impl SignedKind for Signed {
-    fn label(self) -> &'static [u8] {
-        match self {
-            Self::TokenRequest => b"VEIL-v1 token request\0",
-            Self::TreeHead => b"VEIL-v1 tree head\0",
-            Self::Cosignature => b"VEIL-v1 cosignature\0",
-            Self::UserRequest => b"VEIL-v1 user request\0",
-            Self::OperatorRequest => b"VEIL-v1 operator request\0",
-            Self::Grant => b"VEIL-v1 grant\0",
-            Self::Refusal => b"VEIL-v1 refusal\0",
-            Self::UsageReport => b"VEIL-v1 usage report\0",
-            Self::PeriodHead => b"VEIL-v1 period head\0",
-            Self::PeriodCosignature => b"VEIL-v1 period cosignature\0",
-            Self::Claim => b"VEIL-v1 claim\0",
-            Self::Payment => b"VEIL-v1 payment\0",
-            Self::HomeRequest => b"VEIL-v1 home request\0",
-            Self::Order => b"VEIL-v1 order\0",
-            Self::OrdersRequest => b"VEIL-v1 orders request\0",
-            Self::OrderAnswer => b"VEIL-v1 order answer\0",
-        }
+signed_kinds! {
+    /// What a signature is over. The name stands before the signed octets, so that one kind never passes for another.
+    pub Signed, "VEIL-v1 " {
+        /// The operator asks for tokens, under its name.
+        TokenRequest = "token request";
+        /// The broker's statement on its log of issuing keys.
+        TreeHead = "tree head";
+        /// A witness's statement on the same.
+        Cosignature = "cosignature";
+        /// The user's request.
+        UserRequest = "user request";
+        /// A request under the key of a token.
+        OperatorRequest = "operator request";
+        /// The broker's grant.
+        Grant = "grant";
+        /// The broker's refusal.
+        Refusal = "refusal";
+        /// What a session has used, under the key of a token.
+        UsageReport = "usage report";
+        /// The broker's statement on the table of a settlement period.
+        PeriodHead = "period head";
+        /// A witness's statement on the same.
+        PeriodCosignature = "period cosignature";
+        /// The operator claims, under its name.
+        Claim = "claim";
+        /// The broker pays a claim.
+        Payment = "payment";
+        /// A request for an ordinary UE, under the key of a token.
+        HomeRequest = "home request";
+        /// An agency's order.
+        Order = "order";
+        /// Whether there are orders, under the key of a token.
+        OrdersRequest = "orders request";
+        /// The answer to an order, under the key of a token.
+        OrderAnswer = "order answer";
     }
-}
-
-/// The labels of the veiled attach.
-const VEIL: Protocol =
-    Protocol { seed: b"VEIL-v1 seed ", draw: b"VEIL-v1 draw", exporter: b"VEIL-v1 exporter" };
-
-/// Seals one message in base mode. Gives the encapsulated key, the ciphertext, and what both ends then share; `None` if the
-/// recipient's key is of small order.
-pub(crate) fn seal(
-    recipient: &Share,
-    info: &[u8],
-    seed: &Seed,
-    message: impl FnOnce(&[u8; 32]) -> (Zeroizing<Vec<u8>>, Vec<u8>),
-) -> Option<([u8; 32], Box<[u8]>, Exporter)> {
-    let mut sender = Sender::new(VEIL, recipient, info, seed)?;
-    let (plain, aad) = message(&sender.enc);
-    let sealed = sender.seal(&plain, &aad);
-    Some((sender.enc, sealed.into(), Exporter(sender.secret())))
-}
-
-/// Opens it; `None` if it was not sealed to this key with these octets around it.
-pub(crate) fn open(
-    key: &PrivateKey,
-    enc: &[u8; 32],
-    info: &[u8],
-    sealed: &[u8],
-    aad: &[u8],
-) -> Option<(Zeroizing<Vec<u8>>, Exporter)> {
-    let (plain, secret) = envelope::open(VEIL, key, (enc, info), sealed, aad)?;
-    Some((plain, Exporter(secret)))
 }
 
 /// What the user and the broker alone share: exported from the HPKE context of the user's request. It is the
 /// SSK of chapter 4.4.2 for one attach: only the maker of the request that the user signed, and the holder of
 /// the broker's key, have it.
 #[derive(Clone)]
-pub struct Exporter(Zeroizing<[u8; 32]>);
+pub struct Exporter(ExportedSecret);
+
+impl From<ExportedSecret> for Exporter {
+    fn from(secret: ExportedSecret) -> Self {
+        Self(secret)
+    }
+}
 
 impl Exporter {
     fn cipher(&self, salt: &[u8; 16]) -> OneCipher {
@@ -151,7 +89,7 @@ impl Exporter {
 
     /// The user's response to the challenge, for this request.
     pub(crate) fn response(&self, challenge: &[u8; 32], request: &[u8; 32]) -> Response {
-        Response(*derive(&self.0[..], &[b"VEIL-v1 response", challenge, request]))
+        Response::new(*derive(&self.0[..], &[b"VEIL-v1 response", challenge, request]))
     }
 }
 
@@ -161,31 +99,16 @@ impl core::fmt::Debug for Exporter {
     }
 }
 
-/// The user's response (RES): it shows the operator that the user is there, and later shows the broker that
-/// the operator had the user there.
-#[derive(Clone, Zeroize, ZeroizeOnDrop)]
-pub struct Response(pub(crate) [u8; 32]);
-
-impl Response {
-    /// From octets that the user sent.
-    pub const fn new(octets: [u8; 32]) -> Self {
-        Self(octets)
-    }
-
-    /// The octets of the response.
-    pub const fn octets(&self) -> &[u8; 32] {
-        &self.0
-    }
-
-    /// By what the operator checks a response that it cannot foresee (HXRES).
-    pub fn expected(&self) -> [u8; 32] {
-        hash(&[b"VEIL-v1 expected response\0", &self.0])
-    }
+secret! {
+    /// The user's response (RES): it shows the operator that the user is there, and later shows the broker that
+    /// the operator had the user there.
+    Response, 32
 }
 
-impl core::fmt::Debug for Response {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("Response(…)")
+impl Response {
+    /// By what the operator checks a response that it cannot foresee (HXRES).
+    pub fn expected(&self) -> [u8; 32] {
+        hash(&[b"VEIL-v1 expected response\0", self.octets()])
     }
 }
 
@@ -227,11 +150,11 @@ impl HomeKeys<'_> {
 
     /// The response of the UE, in place of a veiled UE's.
     pub(crate) fn presence(&self) -> Response {
-        Response(*self.derive(b"VEIL-v1 home presence\0"))
+        Response::new(*self.derive(b"VEIL-v1 home presence\0"))
     }
 }
 
-/// K_SEAF as SAP derives it (crate `open`), where ss is HKDF(half ‖ response): the broker gives `half` to the
+/// K_SEAF as SAP derives it, where ss is HKDF(half ‖ response): the broker gives `half` to the
 /// operator and the user, and only the user's response completes it, so the operator has no key for a user
 /// that is not there. `None` if the peer's share is of small order.
 ///
@@ -247,7 +170,7 @@ pub(crate) fn attach_key(
     ikm[..32].copy_from_slice(half);
     ikm[32..].copy_from_slice(response.octets());
     let ss = SharedSecret::new(*derive(&ikm[..], &[b"VEIL-v1 ss"]));
-    k_seaf(&ss, own, peer, transcript)
+    k_seaf(K_SEAF, &ss, own, peer, transcript)
 }
 
 /// H(H(the user's request) ‖ grant ‖ PLMN of the serving network).
@@ -285,7 +208,7 @@ mod tests {
         {
             assert_ne!(other, base);
         }
-        assert!(attach_key(&[1; 32], &a, &u, &Share([0; 32]), &[1; 32]).is_none());
+        assert!(attach_key(&[1; 32], &a, &u, &Share::NONE, &[1; 32]).is_none());
         let [home, other] =
             [[0x99, 0xf9, 0x07], [0x00, 0xf1, 0x10]].map(|o| PlmnId::from_nas_octets(o).unwrap());
         assert_ne!(transcript(&[1; 32], b"grant", home), transcript(&[1; 32], b"grant", other));

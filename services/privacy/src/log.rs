@@ -8,15 +8,13 @@
 
 use std::collections::BTreeSet;
 
+use whimbrel_broker_common::certificate::Validity;
+use whimbrel_broker_common::crypto::Signature;
+use whimbrel_broker_common::id::Domain;
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Instant, Reader};
-use whimbrel_open::crypto::Signature;
-use whimbrel_open::id::Domain;
-use whimbrel_open::msg::Validity;
 
 use crate::crypto::{Signed, SigningKey, VerifyingKey, hash};
-use crate::msg::{
-    MessageType, emit_domain, emit_part, read_domain, read_part, read_signature, read_validity, whole,
-};
+use crate::msg::{MessageField, MessageType, emit_part, read_part, read_signature, signed_message, whole};
 use crate::voprf::Element;
 
 /// The shortest time between the beginnings of two epochs: within it every operator's wallet fills at least once.
@@ -51,11 +49,10 @@ impl KeyEntry {
     /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = MessageType::KeyEntry.begin();
-        emit_domain(&self.broker, &mut out);
+        self.broker.emit(&mut out);
         out.extend_from_slice(&self.epoch.to_be_bytes());
         out.extend_from_slice(self.key.octets());
-        out.extend_from_slice(&self.validity.from.to_be_bytes());
-        out.extend_from_slice(&self.validity.until.to_be_bytes());
+        self.validity.emit(&mut out);
         out
     }
 
@@ -63,8 +60,8 @@ impl KeyEntry {
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         whole(octets, |r| {
             MessageType::KeyEntry.read(r)?;
-            let (broker, epoch) = (read_domain(r)?, r.u32("epoch")?);
-            Ok(Self { broker, epoch, key: Element::read(r, "issuing key")?, validity: read_validity(r)? })
+            let (broker, epoch) = (Domain::read(r)?, r.u32("epoch")?);
+            Ok(Self { broker, epoch, key: Element::read(r, "issuing key")?, validity: Validity::read(r)? })
         })
     }
 
@@ -207,39 +204,20 @@ impl TreeHead {
     pub const OCTETS_MAX: usize = 2 + 1 + Domain::OCTETS_MAX + 8 + 32 + 64;
 
     fn sign(broker: Domain, size: u64, root: Hash, key: &SigningKey) -> Self {
-        let mut head = Self { broker, size, root, signature: Signature([0; 64]) };
-        head.signature = key.sign(Signed::TreeHead, &head.signed_octets());
-        head
-    }
-
-    /// True if the broker, whose key this is, signed it.
-    pub fn is_signed_by(&self, key: &VerifyingKey) -> bool {
-        key.verifies(Signed::TreeHead, &self.signed_octets(), &self.signature)
+        Self { broker, size, root, signature: Signature::NONE }.with_signature(key)
     }
 
     fn signed_octets(&self) -> Vec<u8> {
         let mut out = MessageType::TreeHead.begin();
-        emit_domain(&self.broker, &mut out);
+        self.broker.emit(&mut out);
         out.extend_from_slice(&self.size.to_be_bytes());
         out.extend_from_slice(&self.root);
         out
     }
 
-    /// The octets that `MESSAGES.md` lays out.
-    pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = self.signed_octets();
-        out.extend_from_slice(&self.signature.0);
-        out
-    }
-
-    /// Parses one. Errors: [`DecodeError`].
-    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
-        whole(octets, Self::read)
-    }
-
     pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         MessageType::TreeHead.read(r)?;
-        let broker = read_domain(r)?;
+        let broker = Domain::read(r)?;
         let too_many = r.error(DecodeErrorKind::TooMany, "epochs");
         let size = r.u64("tree size")?;
         if size > EPOCHS_MAX {
@@ -248,6 +226,8 @@ impl TreeHead {
         Ok(Self { broker, size, root: r.array("root")?, signature: read_signature(r)? })
     }
 }
+
+signed_message!(TreeHead as Signed::TreeHead);
 
 /// What a witness has signed: the same head as the broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -321,7 +301,7 @@ impl LogProof {
             out.push(path.len() as u8);
             path.iter().for_each(|hash| out.extend_from_slice(hash));
         }
-        crate::msg::emit_part(&self.entry.to_octets(), &mut out);
+        emit_part(&self.entry.to_octets(), &mut out);
         out
     }
 
@@ -338,7 +318,7 @@ impl LogProof {
                 }
             }
             let [consistency, inclusion] = paths;
-            let entry = KeyEntry::parse(crate::msg::read_part(r, KeyEntry::OCTETS_MAX, "key entry")?)?;
+            let entry = KeyEntry::parse(read_part(r, KeyEntry::OCTETS_MAX, "key entry")?)?;
             Ok(Self { head, cosignatures, consistency, entry, inclusion })
         })
     }
@@ -361,7 +341,7 @@ impl LogRequest {
     /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = MessageType::LogRequest.begin();
-        emit_domain(&self.broker, &mut out);
+        self.broker.emit(&mut out);
         out.extend_from_slice(&self.seen.to_be_bytes());
         out
     }
@@ -370,7 +350,7 @@ impl LogRequest {
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         whole(octets, |r| {
             MessageType::LogRequest.read(r)?;
-            Ok(Self { broker: read_domain(r)?, seen: r.u64("seen")? })
+            Ok(Self { broker: Domain::read(r)?, seen: r.u64("seen")? })
         })
     }
 }

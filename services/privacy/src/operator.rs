@@ -10,21 +10,21 @@ mod home;
 
 pub use home::{HomeAttach, HomeChallenging, HomeSession};
 
+use whimbrel_broker_common::check_all;
+use whimbrel_broker_common::crypto::{KSeaf, PrivateKey, Seed, Share};
+use whimbrel_broker_common::id::Domain;
+use whimbrel_broker_common::session::Filter;
 use whimbrel_ids::{DecodeError, Instant, PlmnId};
-use whimbrel_open::crypto::{KSeaf, PrivateKey, Seed, Share};
-use whimbrel_open::id::Domain;
-use whimbrel_open::msg::Filter;
 
 use zeroize::Zeroizing;
 
-use crate::crypto::{Response, SigningKey, VerifyingKey, attach_key, draw, hash};
+use crate::crypto::{Response, SigningKey, VEIL, VerifyingKey, attach_key, hash};
 use crate::msg::{
     Answer, AnswerBody, AnswerKey, Challenge, Finding, HomeQuestion, OperatorOrders, OperatorRequest,
     OrderAnswer, OrdersRequest, Rejection, SignedGrant, SignedRefusal, UsageReport, UserRequest, emit_part,
     read_part, whole,
 };
 use crate::token::TokenHash;
-use crate::user::is_valid_now;
 
 /// Which broker the operator serves, and how the operator knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,7 +184,7 @@ impl Question {
     pub fn sign(&self, group: &Group) -> Option<Vec<u8>> {
         let request =
             || OperatorRequest::signed(self.request.clone(), group.hash, self.share, &group.signing);
-        self.request.is_for(&group.hash).then(|| request().to_octets())
+        self.request.clear_part().is_of(&group.hash).then(|| request().to_octets())
     }
 
     /// Its octets, for processes of the operator's.
@@ -223,7 +223,7 @@ impl OperatorAttach {
         if *request.broker() != contract.broker {
             return Err(OperatorError::OtherBroker);
         }
-        let private = PrivateKey::new(*draw(seed, "ephemeral key"));
+        let private = VEIL.ephemeral_key(seed);
         let share = private.share();
         let attach = Self { contract, request: request.clone(), private };
         Ok((attach, Question { request, share }))
@@ -246,14 +246,14 @@ impl OperatorAttach {
     }
 
     fn refused(&self, refusal: SignedRefusal) -> OperatorError {
-        if !self.request.is_for(&refusal.group) {
+        if !self.request.clear_part().is_of(&refusal.asker) {
             return OperatorError::OtherGroup;
         }
         self.contract.refused(refusal, &self.request.hash())
     }
 
     fn check(&self, signed: &SignedGrant, orders: &[u8], now: Instant) -> Result<(), OperatorError> {
-        if !self.request.is_for(&signed.grant.group) {
+        if !self.request.clear_part().is_of(&signed.grant.group) {
             return Err(OperatorError::OtherGroup);
         }
         let of = (&self.request.hash(), &self.private.share(), &hash(&[orders]));
@@ -283,16 +283,15 @@ impl Contract {
         now: Instant,
     ) -> Result<(), OperatorError> {
         let grant = &signed.grant;
-        let checks = [
+        check_all([
             (signed.is_signed_by(&self.broker_key), OperatorError::BrokerSignature),
             (grant.broker == self.broker, OperatorError::OtherBroker),
             (grant.network == self.network, OperatorError::OtherNetwork),
             (grant.request == *request, OperatorError::OtherRequest),
             (grant.operator_share == *share, OperatorError::OtherShare),
-            (is_valid_now(&grant.validity, now), OperatorError::NotValidNow),
+            (grant.validity.contains_within_skew(now), OperatorError::NotValidNow),
             (grant.orders == *orders, OperatorError::OtherOrders),
-        ];
-        checks.into_iter().try_for_each(|(holds, error)| if holds { Ok(()) } else { Err(error) })
+        ])
     }
 }
 

@@ -5,12 +5,13 @@
 //!
 //! Requests are padded to [`PADDED_OCTETS`], and answers too, so that the relay does not see which request is of which kind.
 
+use whimbrel_broker_common::crypto::{PrivateKey, Seed};
+use whimbrel_broker_common::envelope::TAG_OCTETS;
+use whimbrel_broker_common::request::EpochKey;
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Reader};
-use whimbrel_open::crypto::{PrivateKey, Seed};
-use whimbrel_open::msg::EpochKey;
 use zeroize::Zeroizing;
 
-use crate::crypto::{Exporter, TAG_OCTETS, draw, open, seal};
+use crate::crypto::{Exporter, VEIL};
 use crate::msg::{MessageType, read_part, whole};
 
 /// `info` of the HPKE context from the operator to the gateway.
@@ -87,11 +88,11 @@ pub fn seal_request(
     let plain = padded(resource as u8, request)?;
     let mut head = MessageType::Relayed.begin();
     head.push(gateway.id);
-    let (enc, sealed, exporter) = seal(&gateway.public, INFO, seed, |_| (plain, head.clone()))?;
+    let (enc, sealed, secret) = VEIL.seal(&gateway.public, INFO, seed, |_| (plain, head.clone()))?;
     let mut out = head;
     out.extend_from_slice(&enc);
     out.extend_from_slice(&sealed);
-    Some((out, AnswerOpener(exporter)))
+    Some((out, AnswerOpener(secret.into())))
 }
 
 /// Opens a request at the gateway. Errors: [`DecodeError`], also if it was not sealed to this key.
@@ -107,18 +108,18 @@ pub fn open_request(
     })?;
     let mut head = MessageType::Relayed.begin();
     head.push(of);
-    let opened = open(key, &enc, INFO, &sealed, &head).filter(|_| of == id);
-    let (plain, exporter) = opened.ok_or(wrong)?;
+    let opened = VEIL.open(key, &enc, INFO, &sealed, &head).filter(|_| of == id);
+    let (plain, secret) = opened.ok_or(wrong)?;
     let (resource, request) = unpadded(&plain)?;
     let resource = Resource::ALL.into_iter().find(|r| *r as u8 == resource).ok_or(wrong)?;
-    Ok((resource, request, AnswerSealer(exporter)))
+    Ok((resource, request, AnswerSealer(secret.into())))
 }
 
 impl AnswerSealer {
     /// Seals the broker's answer, or that there is none. `None` if it is too long.
     pub fn seal(&self, answer: Option<&[u8]>, seed: &Seed) -> Option<Vec<u8>> {
         let plain = padded(u8::from(answer.is_some()), answer.unwrap_or_default())?;
-        let salt = *draw(seed, "relayed answer");
+        let salt = *VEIL.draw(seed, "relayed answer");
         let mut out = MessageType::RelayedAnswer.begin();
         out.extend_from_slice(&salt);
         out.extend_from_slice(&self.0.seal(&salt, &plain));

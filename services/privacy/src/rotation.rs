@@ -5,11 +5,11 @@
 //! that heard it until the time that the broker gave. What the channel cannot carry is sent by no other way:
 //! without an open group nothing is broadcast.
 
+use whimbrel_broker_common::crypto::Seed;
 use whimbrel_ids::Instant;
-use whimbrel_open::crypto::Seed;
 
 use crate::channel::Failure;
-use crate::crypto::draw;
+use crate::crypto::VEIL;
 use crate::msg::{GroupError, HomeQuestion};
 use crate::operator::{Group, Question};
 use crate::token::TokenHash;
@@ -240,7 +240,7 @@ impl Rotation {
             return;
         }
         let begun = self.wallet.spending().into_iter().next();
-        let seed = Seed::new(*draw(seed, "rotation"));
+        let seed = Seed::new(*VEIL.draw(seed, "rotation"));
         let Some((token, request)) = begun.or_else(|| self.wallet.begin_spending(now, &seed)) else {
             if !core::mem::replace(&mut self.dry, true) {
                 out.push(Output::NoToken);

@@ -8,6 +8,7 @@
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Reader};
 
 use crate::crypto::{VerifyingKey, hash};
+use crate::msg::MessageField;
 use crate::voprf::Element;
 
 /// Tokens in a batch. All wallets ask for as many, so that a batch says nothing of how many tokens an operator needs.
@@ -29,6 +30,48 @@ impl core::fmt::Debug for TokenHash {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let [a, b, c, d] = self.tag();
         write!(f, "TokenHash({a:02x}{b:02x}{c:02x}{d:02x}…)")
+    }
+}
+
+impl MessageField for TokenHash {
+    const NAME: &'static str = "token hash";
+    const FIELD_OCTETS_MAX: usize = 32;
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self(r.array(Self::NAME)?))
+    }
+}
+
+/// The tag of the token that a user heard, in clear in its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenTag([u8; 4]);
+
+impl TokenTag {
+    /// Tag of this token.
+    pub const fn new(token: &TokenHash) -> Self {
+        Self(token.tag())
+    }
+
+    /// True if it is this token's.
+    pub fn is_of(&self, token: &TokenHash) -> bool {
+        self.0 == token.tag()
+    }
+}
+
+impl MessageField for TokenTag {
+    const NAME: &'static str = "token tag";
+    const FIELD_OCTETS_MAX: usize = 4;
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self(r.array(Self::NAME)?))
     }
 }
 

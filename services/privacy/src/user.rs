@@ -7,17 +7,17 @@
 //! ```
 //! A challenge or a refusal that fails a check changes nothing: the attach waits for the true one until its timer ends it.
 
+use whimbrel_broker_common::check_all;
+use whimbrel_broker_common::crypto::{KSeaf, PrivateKey, Seed};
+use whimbrel_broker_common::id::{Domain, UserId};
+use whimbrel_broker_common::request::EpochKey;
 use whimbrel_ids::{DecodeError, Instant, PlmnId};
-use whimbrel_open::CLOCK_SKEW_MAX_S;
-use whimbrel_open::crypto::{KSeaf, PrivateKey, Seed};
-use whimbrel_open::id::{Domain, UserId};
-use whimbrel_open::msg::{EpochKey, Validity};
 
-use crate::crypto::{Exporter, Response, SigningKey, VerifyingKey, attach_key, draw};
+use crate::crypto::{Exporter, Response, SigningKey, VEIL, VerifyingKey, attach_key};
 use crate::msg::{
     Challenge, Failure, FailureCause, Grant, SignedGrant, SignedRefusal, UserAnswer, UserRequest, UserVector,
 };
-use crate::token::TokenHash;
+use crate::token::{TokenHash, TokenTag};
 
 /// What the SIM holds for one broker.
 #[derive(Clone, Debug)]
@@ -127,11 +127,12 @@ impl UserAttach {
     /// the SIM is of small order or the counter is at its end.
     pub fn begin(sim: &mut Sim, token: TokenHash, seed: &Seed) -> Option<(Self, UserRequest)> {
         sim.counter = sim.counter.checked_add(1)?;
-        let private = PrivateKey::new(*draw(seed, "ephemeral key"));
+        let private = VEIL.ephemeral_key(seed);
         let fields = (sim.user, token, sim.counter);
-        let (request, exporter) = UserRequest::seal(sim.broker.clone(), &sim.epoch, &token, seed, |head| {
-            UserVector::signed(head, fields, *draw(seed, "nonce"), private.share(), &sim.signing)
-        })?;
+        let (request, exporter) =
+            UserRequest::seal(sim.broker.clone(), &sim.epoch, TokenTag::new(&token), seed, |head| {
+                UserVector::signed(head, fields, *VEIL.draw(seed, "nonce"), private.share(), &sim.signing)
+            })?;
         let attach = Self {
             broker: sim.broker.clone(),
             broker_key: sim.broker_key,
@@ -161,17 +162,16 @@ impl UserAttach {
 
     fn check(&self, signed: &SignedGrant, response: &Response, now: Instant) -> Result<(), UserError> {
         let grant = &signed.grant;
-        let checks = [
+        check_all([
             (signed.is_signed_by(&self.broker_key), UserError::BrokerSignature),
             (grant.broker == self.broker, UserError::OtherBroker),
             (grant.network == self.network, UserError::OtherNetwork),
             (grant.group == self.token, UserError::OtherToken),
             (grant.request == self.request, UserError::OtherRequest),
             (grant.user_share == self.private.share(), UserError::OtherShare),
-            (is_valid_now(&grant.validity, now), UserError::NotValidNow),
+            (grant.validity.contains_within_skew(now), UserError::NotValidNow),
             (grant.expected == response.expected(), UserError::OtherResponse),
-        ];
-        checks.into_iter().try_for_each(|(holds, error)| if holds { Ok(()) } else { Err(error) })
+        ])
     }
 
     /// The statement of the user about a challenge that it does not accept: the cause is sealed to the broker, so that
@@ -183,22 +183,14 @@ impl UserAttach {
     /// Checks a refusal. It counts only if the broker signed it over this request and the token that the user heard.
     pub fn refusal(&self, octets: &[u8]) -> Result<SignedRefusal, UserError> {
         let refusal = SignedRefusal::parse(octets)?;
-        let checks = [
+        check_all([
             (refusal.is_signed_by(&self.broker_key), UserError::BrokerSignature),
             (refusal.broker == self.broker, UserError::OtherBroker),
-            (refusal.group == self.token, UserError::OtherToken),
+            (refusal.asker == self.token, UserError::OtherToken),
             (refusal.request == self.request, UserError::OtherRequest),
-        ];
-        checks.into_iter().try_for_each(|(holds, error)| if holds { Ok(()) } else { Err(error) })?;
+        ])?;
         Ok(refusal)
     }
-}
-
-/// Whether it holds at `now`, give or take what clocks may differ.
-pub(crate) fn is_valid_now(validity: &Validity, now: Instant) -> bool {
-    let now = now.as_secs();
-    now.saturating_add(CLOCK_SKEW_MAX_S) >= validity.from
-        && now <= validity.until.saturating_add(CLOCK_SKEW_MAX_S)
 }
 
 /// The user has responded: the keys are tentative until the MAC of SECURITY MODE COMMAND proves that the operator has them too.

@@ -10,17 +10,17 @@
 
 use std::collections::BTreeMap;
 
+use whimbrel_broker_common::certificate::{Certificate, Validity};
+use whimbrel_broker_common::crypto::Seed;
+use whimbrel_broker_common::id::Domain;
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Instant, Reader};
-use whimbrel_open::crypto::Seed;
-use whimbrel_open::id::Domain;
-use whimbrel_open::msg::{Certificate, Validity};
 use zeroize::Zeroizing;
 
-use crate::crypto::{SigningKey, draw, hash};
+use crate::crypto::{SigningKey, VEIL, hash};
 use crate::log::{KeyEntry, LogError, LogProof, LogTrust, SeenHead};
 use crate::msg::{
-    GroupAnswer, GroupError, GroupRequest, IssueError, MessageType, TokenAnswer, TokenRequest, emit_part,
-    read_flag, read_part, whole,
+    GroupAnswer, GroupError, GroupRequest, IssueError, MessageField, MessageType, TokenAnswer, TokenRequest,
+    emit_part, read_flag, read_part, whole,
 };
 use crate::operator::Group;
 use crate::token::{BATCH, Token, TokenHash};
@@ -97,8 +97,8 @@ struct Filling {
 
 /// What the nth token of a batch is made of.
 fn member(seed: &Seed, n: usize) -> (SigningKey, Zeroizing<[u8; 32]>, Blind) {
-    let secret = draw(seed, &format!("token key {n}"));
-    let blind = (0..=u8::MAX).find_map(|again| Blind::new(&draw(seed, &format!("blind {n} {again}"))));
+    let secret = VEIL.draw(seed, &format!("token key {n}"));
+    let blind = (0..=u8::MAX).find_map(|again| Blind::new(&VEIL.draw(seed, &format!("blind {n} {again}"))));
     (SigningKey::new(&secret), secret, blind.expect("one of 256 draws is not zero"))
 }
 
@@ -234,9 +234,9 @@ impl Wallet {
             valid && held.spending.is_none() && age >= self.config.age_min_s
         };
         let rested: Vec<_> = (0..self.held.len()).filter(|&n| rested(&self.held[n])).collect();
-        let drawn = u64::from_be_bytes(*draw(seed, "which token"));
+        let drawn = u64::from_be_bytes(*VEIL.draw(seed, "which token"));
         let at = *rested.get((drawn % (rested.len().max(1) as u64)) as usize)?;
-        self.held[at].spending = Some(*draw(seed, "nonce"));
+        self.held[at].spending = Some(*VEIL.draw(seed, "nonce"));
         self.request(&self.held[at])
     }
 
@@ -289,7 +289,7 @@ impl Wallet {
         let room = 512 + KEYS_MAX * (2 + KeyEntry::OCTETS_MAX) + self.held.len() * Self::HELD_OCTETS;
         let mut out = Zeroizing::new(Vec::with_capacity(room));
         out.extend_from_slice(&MessageType::Wallet.begin());
-        crate::msg::emit_domain(&self.broker, &mut out);
+        self.broker.emit(&mut out);
         out.extend_from_slice(&self.config.age_min_s.to_be_bytes());
         out.extend_from_slice(&(self.config.low_water as u32).to_be_bytes());
         out.extend_from_slice(&self.seen.size.to_be_bytes());
@@ -323,7 +323,7 @@ impl Wallet {
         const IE: &str = "wallet";
         whole(octets, |r| {
             MessageType::Wallet.read(r)?;
-            let broker = crate::msg::read_domain(r)?;
+            let broker = Domain::read(r)?;
             let config = WalletConfig { age_min_s: r.u64(IE)?, low_water: r.u32(IE)? as usize };
             let seen = SeenHead { size: r.u64(IE)?, root: r.array(IE)? };
             let too_many = r.error(DecodeErrorKind::TooMany, "keys");

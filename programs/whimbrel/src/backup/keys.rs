@@ -5,9 +5,9 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use whimbrel_broker_common::crypto::{PrivateKey, Share};
 use whimbrel_node::config::value::unhex;
 use whimbrel_node::entropy::SystemEntropy;
-use whimbrel_open::crypto::{PrivateKey, Share};
 use zeroize::Zeroizing;
 
 use super::suffixed;

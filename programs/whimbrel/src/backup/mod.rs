@@ -14,12 +14,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use ring::digest::{Context, SHA256};
+use whimbrel_broker_common::crypto::Seed;
 use whimbrel_node::api_files::{accounts_file, api_key_file, certificate_file};
 use whimbrel_node::clock;
 use whimbrel_node::config::{self, Config};
 use whimbrel_node::entropy::SystemEntropy;
 use whimbrel_node::subscribers;
-use whimbrel_open::crypto::Seed;
 use whimbrel_store::LAYOUT;
 
 use crate::archive::Writer;

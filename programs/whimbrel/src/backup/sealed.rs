@@ -18,8 +18,8 @@ use std::io::{self, BufRead, Read, Write};
 use argon2::{Algorithm, Argon2, Params, Version};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::{digest, hkdf};
-use whimbrel_open::crypto::{PrivateKey, Seed, Share};
-use whimbrel_open::envelope::{self, Protocol, Sender};
+use whimbrel_broker_common::crypto::{PrivateKey, Seed, Share};
+use whimbrel_broker_common::envelope::Protocol;
 use zeroize::Zeroizing;
 
 /// Begins every sealed stream; its last octet is the version.
@@ -166,11 +166,11 @@ pub(crate) fn begin(lock: &Lock, seed: &Seed, salt: &[u8; 16]) -> Result<(Vec<u8
     let secret = match lock {
         Lock::Recipient(share) => {
             head.push(FOR_RECIPIENT);
-            let mut sender =
-                Sender::new(PROTOCOL, share, &MAGIC, seed).ok_or("the recipient's public key is none")?;
-            head.extend_from_slice(&sender.enc);
-            head.extend_from_slice(&sender.seal(&[], &[]));
-            sender.secret()
+            let sealed = PROTOCOL.seal(share, &MAGIC, seed, |_| (Zeroizing::default(), Vec::new()));
+            let (enc, tag, secret) = sealed.ok_or("the recipient's public key is none")?;
+            head.extend_from_slice(&enc);
+            head.extend_from_slice(&tag);
+            secret
         }
         Lock::Passphrase(passphrase) => {
             head.push(FOR_PASSPHRASE);
@@ -211,7 +211,7 @@ pub(crate) fn open_head(input: &mut dyn Read, unlock: Option<&Unlock>) -> Result
     let secret = match (kind.first(), unlock) {
         (Some(&FOR_RECIPIENT), Some(Unlock::Key(key))) => {
             let (enc, tag) = (fixed::<32>(&more(32)?), more(TAG_OCTETS)?);
-            envelope::open(PROTOCOL, key, (&enc, &MAGIC), &tag, &[]).map(|(_, secret)| secret)
+            PROTOCOL.open(key, &enc, &MAGIC, &tag, &[]).map(|(_, secret)| secret)
         }
         (Some(&FOR_PASSPHRASE), Some(Unlock::Passphrase(passphrase))) => {
             let (salt, numbers) = (fixed::<16>(&more(16)?), more(12)?);

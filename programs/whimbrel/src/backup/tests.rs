@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
-use whimbrel_open::crypto::PrivateKey;
+use whimbrel_broker_common::crypto::PrivateKey;
 use whimbrel_store::{Store, SubscriberStatus};
 
 use super::*;

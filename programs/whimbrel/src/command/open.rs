@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use whimbrel_broker_client::ledger::{CheckedStatement, LedgerFile};
 use whimbrel_broker_client::{files, hex, now, random, statement};
+use whimbrel_broker_common::certificate::{Certificate, Subject, Validity};
+use whimbrel_broker_common::crypto::VerifyingKey;
+use whimbrel_broker_common::id::{Domain, OperatorId};
 use whimbrel_cli::{Done, print, print_json};
 use whimbrel_node::clock::rfc3339;
 use whimbrel_node::config;
-use whimbrel_open::crypto::VerifyingKey;
-use whimbrel_open::id::{Domain, OperatorId};
-use whimbrel_open::msg::{Certificate, Subject, Validity};
 
 #[derive(Subcommand)]
 pub(crate) enum OpenCommand {

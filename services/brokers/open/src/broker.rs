@@ -9,11 +9,12 @@ mod home;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use whimbrel_broker_common::check_all;
 use whimbrel_ids::Instant;
 
 use crate::CLOCK_SKEW_MAX_S;
 use crate::admission::{Admission, Origin, Turn};
-use crate::crypto::{Exporter, KAusf, PrivateKey, Seed, SharedSecret, SigningKey, VerifyingKey, hash};
+use crate::crypto::{Exporter, KAusf, PrivateKey, SAP, Seed, SharedSecret, SigningKey, VerifyingKey, hash};
 use crate::id::{Domain, OperatorId, Pseudonym, UserId};
 use crate::msg::{
     AnswerBody, AnswerKey, AnswerT, AnswerU, AuthReqT, Certificate, CertificateError, Confirmation, EpochKey,
@@ -299,7 +300,7 @@ impl Broker {
             return Confirmation::parse(octets).ok().map(|c| self.awaits(&c));
         }
         let request = AuthReqT::parse(octets).ok()?;
-        Some(request.request.ticket().is_some_and(|ticket| self.redeem(ticket)))
+        Some(request.request.clear_part().as_ref().is_some_and(|ticket| self.redeem(ticket)))
     }
 
     /// Answers the request whose turn it is.
@@ -449,7 +450,7 @@ impl Broker {
         if !vector.is_signed_by(&profile.key, &request.head()) {
             return Err(RefusalCause::UserSignature);
         }
-        if vector.operator != authentic.id {
+        if vector.asker != authentic.id {
             return Err(RefusalCause::OtherOperator);
         }
         Ok(AuthenticUser { vector, exporter, profile })
@@ -464,13 +465,12 @@ impl Broker {
         let policy = &self.config.policy;
         let reputation = self.reputation.get(&operator).copied().unwrap_or(policy.reputation_newcomer);
         let allowed = policy.operators.as_ref().is_none_or(|o| o.contains(&operator));
-        let checks = [
+        check_all([
             (allowed, RefusalCause::OperatorNotAllowed),
             (reputation >= policy.reputation_floor, RefusalCause::OperatorReputation),
             (terms.price.is_within(&policy.price_cap), RefusalCause::PriceTooHigh),
             (terms.qos.covers(qos), RefusalCause::QosTooLow),
-        ];
-        checks.into_iter().try_for_each(|(holds, cause)| if holds { Ok(()) } else { Err(cause) })
+        ])
     }
 
     fn grant(
@@ -482,16 +482,16 @@ impl Broker {
         seed: &Seed,
     ) -> Result<BrokerOutput, RefusalCause> {
         let request = &authentic.request;
-        let ss = SharedSecret::new(*seed.derive("ss"));
+        let ss = SharedSecret::new(*SAP.draw(seed, "ss"));
         let (intercept, filters) = (profile.intercept, profile.filters.clone());
         let orders = OperatorOrders { ss: ss.clone(), intercept, filters };
         // A share of small order would make DH(user, operator) public.
-        let probe = PrivateKey::new(*seed.derive("probe"));
+        let probe = PrivateKey::new(*SAP.draw(seed, "probe"));
         probe.agree(&vector.share).ok_or(RefusalCause::WeakShare)?;
         let orders = orders.seal(&request.share, &key, seed).ok_or(RefusalCause::WeakShare)?;
         let grant = Grant {
             broker: self.config.domain.clone(),
-            pseudonym: Pseudonym(*seed.derive("pseudonym")),
+            pseudonym: Pseudonym(*SAP.draw(seed, "pseudonym")),
             operator: authentic.id,
             terms: request.terms.clone(),
             qos: profile.qos,
@@ -509,7 +509,7 @@ impl Broker {
             ticket: Some(self.tickets.issue(vector.user, profile.ticket, seed)),
             next_key: (request.request.key_id() != self.current.id).then_some(self.current),
         };
-        let salt = *seed.derive("salt");
+        let salt = *SAP.draw(seed, "salt");
         let answer_u = AnswerU { salt, sealed: exporter.seal(&salt, &answer.to_octets()).into() };
         let octets = self.octets(AnswerBody::Granted { grant: signed, orders, answer_u });
         let session = BrokerSession { user: vector.user, grant, k_ausf: exporter.k_ausf() };

@@ -12,6 +12,7 @@
 //! | usage reports, payment and reputation (§3.4.3) | [`usage`] |
 //! | signatures, HPKE, keys | [`crypto`] |
 //!
+//! Certificates, the sealed request, the signed refusal and HPKE are those of the crate `common`, which the crate `privacy` uses too.
 //! Time, octets and entropy come in; octets, keys and refusals go out. Not here: the post-quantum hybrid, changes of a session's
 //! parameters.
 #![forbid(unsafe_code)]
@@ -19,10 +20,7 @@
 pub mod admission;
 pub mod broker;
 pub mod carriage;
-pub mod codec;
 pub mod crypto;
-pub mod envelope;
-pub mod id;
 pub mod msg;
 pub mod operator;
 #[cfg(feature = "serde")]
@@ -31,6 +29,4 @@ mod ticket;
 pub mod usage;
 pub mod user;
 
-/// How far the clocks of two parties may be apart, in seconds: what certificates of short life and a UE that takes its time from
-/// the network allow.
-pub const CLOCK_SKEW_MAX_S: u64 = 300;
+pub use whimbrel_broker_common::{CLOCK_SKEW_MAX_S, id};

@@ -2,9 +2,11 @@
 
 mod home;
 
+use whimbrel_broker_common::check_all;
+use whimbrel_broker_common::crypto::k_seaf;
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Instant};
 
-use crate::crypto::{KSeaf, PrivateKey, Seed, Share, SigningKey, hash, k_seaf};
+use crate::crypto::{K_SEAF, KSeaf, PrivateKey, SAP, Seed, Share, SigningKey, hash};
 use crate::id::{Domain, OperatorId};
 use crate::msg::{
     AnswerBody, AnswerKey, AnswerT, AnswerU, AuthReqT, AuthReqU, Certificate, CertificateError, Confirmation,
@@ -12,7 +14,6 @@ use crate::msg::{
     Trust, VectorQuestion, VectorRequest, emit_part, read_part, whole,
 };
 use crate::usage::{Delivery, Report, SealedReport, SignedReport};
-use crate::user::is_valid_now;
 
 pub use home::{Challenge, HomeAttach, HomeSession};
 
@@ -236,7 +237,7 @@ fn refused(
         OperatorError::BrokerSignature
     } else if refusal.broker != *broker {
         OperatorError::OtherBroker
-    } else if refusal.operator != id {
+    } else if refusal.asker != id {
         OperatorError::OtherOperator
     } else if refusal.request != *request {
         OperatorError::OtherRequest
@@ -259,7 +260,7 @@ pub struct OperatorAttach {
 impl OperatorAttach {
     /// The operator `id` passes on the user's request and offers `terms`. Gives what is to be signed and sent.
     pub fn ask(id: OperatorId, terms: Terms, request: AuthReqU, seed: &Seed) -> (Self, Question) {
-        let private = PrivateKey::ephemeral(seed);
+        let private = SAP.ephemeral_key(seed);
         let share = private.share();
         let (broker, hash) = (request.broker().clone(), request.hash());
         let attach = Self { id, terms: terms.clone(), broker, request: hash, private };
@@ -301,7 +302,7 @@ impl OperatorAttach {
                 let OperatorOrders { ss, intercept, filters } = orders;
                 let (share, transcript) = (&grant.grant.user_share, grant.grant.transcript());
                 let k_seaf =
-                    k_seaf(&ss, &self.private, share, &transcript).ok_or(OperatorError::WeakShare)?;
+                    k_seaf(K_SEAF, &ss, &self.private, share, &transcript).ok_or(OperatorError::WeakShare)?;
                 Ok(OperatorSession { grant, k_seaf, intercept, filters, answer_u })
             }
         }
@@ -319,7 +320,7 @@ impl OperatorAttach {
         now: Instant,
     ) -> Result<(), OperatorError> {
         let grant = &signed.grant;
-        let checks = [
+        check_all([
             (signed.is_signed_by(&certificate.key), OperatorError::BrokerSignature),
             (grant.broker == self.broker, OperatorError::OtherBroker),
             (grant.operator == self.id, OperatorError::OtherOperator),
@@ -327,10 +328,9 @@ impl OperatorAttach {
             (grant.operator_share == self.private.share(), OperatorError::OtherShare),
             (grant.terms == self.terms, OperatorError::TermsNotOffered),
             (self.terms.qos.covers(&grant.qos), OperatorError::QosNotOffered),
-            (is_valid_now(grant, now), OperatorError::NotValidNow),
+            (grant.validity.contains_within_skew(now), OperatorError::NotValidNow),
             (grant.orders == hash(orders), OperatorError::OtherOrders),
-        ];
-        checks.into_iter().try_for_each(|(holds, error)| if holds { Ok(()) } else { Err(error) })
+        ])
     }
 }
 

@@ -3,11 +3,9 @@
 //! A ticket names its user and a number, under the broker's own key. The broker keeps one number for each user, the lowest that is
 //! not used up, and so remembers no tickets: one is good if its number is not below that.
 
-use aes_gcm::Aes128Gcm;
-use aes_gcm::aead::KeyInit;
+use whimbrel_broker_common::envelope::Cipher;
 
-use crate::crypto::Seed;
-use crate::envelope::{seal, unseal};
+use crate::crypto::{SAP, Seed};
 use crate::id::UserId;
 use crate::msg::{TICKET_OCTETS, Ticket};
 
@@ -15,8 +13,8 @@ use crate::msg::{TICKET_OCTETS, Ticket};
 ///
 /// Nonces are random, so a key must be renewed before it has made 2^32 tickets: at 2,000 attaches a second, every three weeks.
 pub(crate) struct Tickets {
-    current: Aes128Gcm,
-    former: Option<Aes128Gcm>,
+    current: Cipher,
+    former: Option<Cipher>,
 }
 
 impl core::fmt::Debug for Tickets {
@@ -27,29 +25,29 @@ impl core::fmt::Debug for Tickets {
 
 impl Tickets {
     pub(crate) fn new(key: [u8; 16]) -> Self {
-        Self { current: Aes128Gcm::new(&key.into()), former: None }
+        Self { current: Cipher::new(&key), former: None }
     }
 
     /// Takes a new key. Tickets of the former one stay good until the next renewal.
     pub(crate) fn renew(&mut self, key: [u8; 16]) {
-        self.former = Some(core::mem::replace(&mut self.current, Aes128Gcm::new(&key.into())));
+        self.former = Some(core::mem::replace(&mut self.current, Cipher::new(&key)));
     }
 
     /// A ticket of `user` with this number.
     pub(crate) fn issue(&self, user: UserId, number: u64, seed: &Seed) -> Ticket {
-        let nonce = seed.derive::<12>("ticket nonce");
+        let nonce = SAP.draw::<12>(seed, "ticket nonce");
         let plain = [&user.0[..], &number.to_be_bytes()].concat();
         let mut ticket = [0; TICKET_OCTETS];
         ticket[..12].copy_from_slice(&nonce[..]);
-        ticket[12..].copy_from_slice(&seal(&self.current, &nonce, &plain));
+        ticket[12..].copy_from_slice(&self.current.seal(&nonce, &plain));
         Ticket(ticket)
     }
 
     /// Whose ticket it is and its number, if this broker made it.
     pub(crate) fn open(&self, ticket: &Ticket) -> Option<(UserId, u64)> {
         let (nonce, sealed) = ticket.0.split_first_chunk::<12>()?;
-        let former = || self.former.as_ref().and_then(|key| unseal(key, nonce, sealed));
-        let plain = unseal(&self.current, nonce, sealed).or_else(former)?;
+        let former = || self.former.as_ref().and_then(|key| key.open(nonce, sealed));
+        let plain = self.current.open(nonce, sealed).or_else(former)?;
         let (user, number) = plain.split_first_chunk::<16>()?;
         Some((UserId(*user), u64::from_be_bytes(number.try_into().ok()?)))
     }

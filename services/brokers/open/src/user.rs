@@ -6,10 +6,11 @@
 //! ```
 //! An answer or a refusal that fails a check changes nothing: the attach waits for the true one until its timer ends it.
 
+use whimbrel_broker_common::check_all;
+use whimbrel_broker_common::crypto::k_seaf;
 use whimbrel_ids::{DecodeError, Instant};
 
-use crate::CLOCK_SKEW_MAX_S;
-use crate::crypto::{Exporter, KAusf, KSeaf, PrivateKey, Seed, SigningKey, VerifyingKey, k_seaf};
+use crate::crypto::{Exporter, K_SEAF, KAusf, KSeaf, PrivateKey, SAP, Seed, SigningKey, VerifyingKey};
 use crate::id::{Domain, OperatorId, UserId};
 use crate::msg::{
     AnswerU, AuthReqU, EpochKey, Grant, SignedGrant, SignedRefusal, Ticket, UserAnswer, UserVector,
@@ -97,11 +98,11 @@ impl UserAttach {
     /// is of small order or the counter is at its end.
     pub fn begin(sim: &mut Sim, operator: OperatorId, seed: &Seed) -> Option<(Self, AuthReqU)> {
         sim.counter = sim.counter.checked_add(1)?;
-        let private = PrivateKey::ephemeral(seed);
+        let private = SAP.ephemeral_key(seed);
         let identity = (sim.user, operator, sim.counter);
         let ticket = sim.ticket.take();
         let (request, exporter) = AuthReqU::seal(sim.broker.clone(), &sim.epoch, ticket, seed, |head| {
-            UserVector::signed(head, identity, *seed.derive("nonce"), private.share(), &sim.signing)
+            UserVector::signed(head, identity, *SAP.draw(seed, "nonce"), private.share(), &sim.signing)
         })?;
         let attach = Self {
             broker: sim.broker.clone(),
@@ -121,44 +122,35 @@ impl UserAttach {
         let UserAnswer { grant, ss, ticket, next_key } = UserAnswer::parse(&plain)?;
         self.check(&grant, now)?;
         let (share, transcript) = (&grant.grant.operator_share, grant.grant.transcript());
-        let k_seaf = k_seaf(&ss, &self.private, share, &transcript).ok_or(UserError::WeakShare)?;
+        let k_seaf = k_seaf(K_SEAF, &ss, &self.private, share, &transcript).ok_or(UserError::WeakShare)?;
         let session = UserSession { grant: grant.grant, k_seaf, k_ausf: self.exporter.k_ausf() };
         Ok(TentativeSession { session, ticket, next_key })
     }
 
     fn check(&self, signed: &SignedGrant, now: Instant) -> Result<(), UserError> {
         let grant = &signed.grant;
-        let checks = [
+        check_all([
             (signed.is_signed_by(&self.broker_key), UserError::BrokerSignature),
             (grant.broker == self.broker, UserError::OtherBroker),
             (grant.operator == self.operator, UserError::OtherOperator),
             (grant.request == self.request, UserError::OtherRequest),
             (grant.user_share == self.private.share(), UserError::OtherShare),
-            (is_valid_now(grant, now), UserError::NotValidNow),
-        ];
-        checks.into_iter().try_for_each(|(holds, error)| if holds { Ok(()) } else { Err(error) })
+            (grant.validity.contains_within_skew(now), UserError::NotValidNow),
+        ])
     }
 
     /// Checks a refusal. It counts only if the broker signed it over this request and the operator that the user attaches to; whatever
     /// else says no says nothing about the broker, and the user may try another operator.
     pub fn refusal(&self, octets: &[u8]) -> Result<SignedRefusal, UserError> {
         let refusal = SignedRefusal::parse(octets)?;
-        let checks = [
+        check_all([
             (refusal.is_signed_by(&self.broker_key), UserError::BrokerSignature),
             (refusal.broker == self.broker, UserError::OtherBroker),
-            (refusal.operator == self.operator, UserError::OtherOperator),
+            (refusal.asker == self.operator, UserError::OtherOperator),
             (refusal.request == self.request, UserError::OtherRequest),
-        ];
-        checks.into_iter().try_for_each(|(holds, error)| if holds { Ok(()) } else { Err(error) })?;
+        ])?;
         Ok(refusal)
     }
-}
-
-/// Whether a grant is valid at `now`, give or take what clocks may differ.
-pub(crate) fn is_valid_now(grant: &Grant, now: Instant) -> bool {
-    let now = now.as_secs();
-    let (from, until) = (grant.validity.from, grant.validity.until);
-    now.saturating_add(CLOCK_SKEW_MAX_S) >= from && now <= until.saturating_add(CLOCK_SKEW_MAX_S)
 }
 
 /// The keys of an answer whose carrier is not verified yet: the user derives the NAS keys from K_SEAF, verifies the MAC of the SECURITY

@@ -9,25 +9,19 @@
 
 use std::collections::BTreeMap;
 
+use whimbrel_broker_common::certificate::Validity;
+use whimbrel_broker_common::crypto::{Seed, Share};
+use whimbrel_broker_common::home::{last_sqn, vector};
+use whimbrel_broker_common::id::{Pseudonym, UserId};
 use whimbrel_ids::{Instant, Supi};
-use whimbrel_open::crypto::{Seed, Share};
-use whimbrel_open::id::{Pseudonym, UserId};
-use whimbrel_open::msg::Validity;
-use whimbrel_security::aka::verify_auts;
-use whimbrel_security::{
-    Abba, AkaFunctions, AuthenticationManagementField, AuthenticationVector, Auts, HomeNetworkKeys,
-    ProtectionScheme, Rand, ServingNetworkName, Sqn, SuciError,
-};
+use whimbrel_security::{Abba, AkaFunctions, HomeNetworkKeys, ProtectionScheme, Sqn, SuciError};
 
 use super::{Broker, BrokerEvent, BrokerOutput, BrokerSession, Record};
-use crate::crypto::{HomeKeys, draw};
+use crate::crypto::{HomeKeys, VEIL};
 use crate::msg::{
     Answer, AnswerBody, AnswerKey, Grant, HomeRequest, HomeVector, OperatorOrders, RefusalCause, Rejection,
     SignedGrant,
 };
-
-/// The share of a user that has none.
-const NO_SHARE: Share = Share([0; 32]);
 
 /// A user with a USIM in place of a key pair.
 #[derive(Clone, Debug)]
@@ -122,12 +116,8 @@ impl Broker {
             Ok(found) => found,
             Err(cause) => return self.refuse_request(asked.group, request, cause),
         };
-        let last = match &asked.question.resynchronisation {
-            None => Ok(user.sqn),
-            Some(token) => verify_auts(&user.functions, &Rand(token.rand), &Auts(token.auts))
-                .map(|sqn_ms| user.sqn.max(sqn_ms))
-                .ok_or(RefusalCause::Resynchronisation),
-        };
+        let last = last_sqn(asked.question.resynchronisation.as_ref(), &user.functions, user.sqn)
+            .ok_or(RefusalCause::Resynchronisation);
         let challenged =
             last.and_then(|last| self.challenge(&asked, (supi, &user), last.next(), (key, now), seed));
         match challenged {
@@ -172,10 +162,8 @@ impl Broker {
     ) -> Result<(Vec<u8>, Grant), RefusalCause> {
         let policy = &self.config.policy;
         let class = policy.classes.get(usize::from(user.class)).ok_or(RefusalCause::User)?;
-        let (half, rand) = (*draw(seed, "half"), *draw::<16>(seed, "RAND"));
-        let (amf, name) =
-            (AuthenticationManagementField::FIVE_G, ServingNetworkName::new(self.config.network));
-        let vector = AuthenticationVector::generate(&user.functions, Rand(rand), sqn, amf, &name);
+        let (half, rand) = (*VEIL.draw(seed, "half"), *VEIL.draw::<16>(seed, "RAND"));
+        let vector = vector(&user.functions, rand, sqn, self.config.network);
         let res_star = vector.xres_star.octets();
         let keys = HomeKeys { half: &half, res_star, rand: &rand, group: &asked.group.0 };
         let k_amf = vector.k_seaf.k_amf(supi, Abba::RELEASE_15);
@@ -196,13 +184,13 @@ impl Broker {
         let grant = Grant {
             broker: self.config.domain.clone(),
             network: self.config.network,
-            pseudonym: Pseudonym(*draw(seed, "pseudonym")),
+            pseudonym: Pseudonym(*VEIL.draw(seed, "pseudonym")),
             group: asked.group,
             qos: class.qos,
             validity: Validity { from, until: from.saturating_add(policy.validity_s) },
             slice_octets: user.prepaid.then_some(policy.slice_octets),
             request: asked.question.hash(),
-            user_share: NO_SHARE,
+            user_share: Share::NONE,
             operator_share: asked.question.share,
             orders: home.hash_with(&orders),
             expected: keys.presence().expected(),

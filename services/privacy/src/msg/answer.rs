@@ -1,22 +1,19 @@
 //! The broker's answers: to Ô, the challenge to the user, the user's response and failure, and refusals.
 
-use core::net::IpAddr;
-
-use whimbrel_ids::{DecodeError, DecodeErrorKind, Reader};
-use whimbrel_open::crypto::{PrivateKey, Seed, Share, Signature};
-use whimbrel_open::id::Domain;
-use whimbrel_open::msg::{EpochKey, Filter};
+use whimbrel_broker_common::codec::{parse_salted, salted_message};
+use whimbrel_broker_common::crypto::{PrivateKey, Seed, Share};
+use whimbrel_broker_common::envelope::TAG_OCTETS;
+use whimbrel_broker_common::refusal::BrokerRefusal;
+use whimbrel_broker_common::request::EpochKey;
+use whimbrel_broker_common::session::{Filter, emit_filters, read_filters};
+use whimbrel_ids::{DecodeError, DecodeErrorKind};
 use zeroize::Zeroizing;
 
 use super::grant::SignedGrant;
 use super::home::HomeVector;
 use super::request::AnswerKey;
-use super::{
-    MessageType, causes, emit_domain, emit_key, emit_part, read_domain, read_flag, read_key, read_part,
-    read_signature, whole,
-};
-use crate::crypto::{Response, Signed, SigningKey, TAG_OCTETS, VerifyingKey, open, seal};
-use crate::token::TokenHash;
+use super::{MessageField, MessageType, Veil, causes, emit_part, read_flag, read_part, whole};
+use crate::crypto::{Response, VEIL};
 
 /// `info` of the HPKE context from the broker to the operator.
 const ORDERS_INFO: &[u8] = b"VEIL-v1 orders";
@@ -45,46 +42,29 @@ impl core::fmt::Debug for OperatorOrders {
 
 impl OperatorOrders {
     /// The most filters of a session.
-    pub const FILTERS_MAX: usize = 8;
+    pub const FILTERS_MAX: usize = Filter::MAX;
     /// All are of one length when sealed, so that an eavesdropper of the channel does not see which sessions have filters.
-    const OCTETS: usize = 32 + 1 + 2 + 1 + Self::FILTERS_MAX * 18;
+    const OCTETS: usize = 32 + 1 + 2 + Filter::LIST_OCTETS_MAX;
     /// Octets of the sealed orders.
     pub const SEALED_OCTETS: usize = 32 + Self::OCTETS + TAG_OCTETS;
 
     /// Seals them to the operator's share, for the request that `key` names. `None` if the share is of small order.
     pub fn seal(&self, share: &Share, key: &AnswerKey, seed: &Seed) -> Option<Box<[u8]>> {
-        let (enc, sealed, _) = seal(share, ORDERS_INFO, seed, |_| (self.to_octets(), key.0.to_vec()))?;
-        Some([&enc[..], &sealed].concat().into())
+        VEIL.seal_part(share, ORDERS_INFO, seed, (self.to_octets(), &key.0))
     }
 
     /// Opens them with the operator's ephemeral key. `None` if they were not sealed to it for the request that `key` names.
     pub fn open(private: &PrivateKey, key: &AnswerKey, sealed: &[u8]) -> Option<Self> {
-        let (enc, sealed) = sealed.split_first_chunk::<32>()?;
-        let (plain, _) = open(private, enc, ORDERS_INFO, sealed, &key.0)?;
-        Self::parse(&plain).ok()
+        Self::parse(&VEIL.open_part(private, ORDERS_INFO, sealed, &key.0)?).ok()
     }
 
     /// Its octets. Panics on more filters than the bound.
     pub fn to_octets(&self) -> Zeroizing<Vec<u8>> {
-        assert!(self.filters.len() <= Self::FILTERS_MAX);
         let mut out = Zeroizing::new(Vec::with_capacity(Self::OCTETS));
         out.extend_from_slice(&self.half);
         out.push(u8::from(self.intercept));
         out.extend_from_slice(&self.poll_s.to_be_bytes());
-        out.push(self.filters.len() as u8);
-        for filter in &self.filters {
-            match filter.address() {
-                IpAddr::V4(a) => {
-                    out.push(4);
-                    out.extend_from_slice(&a.octets());
-                }
-                IpAddr::V6(a) => {
-                    out.push(6);
-                    out.extend_from_slice(&a.octets());
-                }
-            }
-            out.push(filter.prefix());
-        }
+        emit_filters(&self.filters, &mut out);
         out.resize(Self::OCTETS, 0);
         out
     }
@@ -98,21 +78,7 @@ impl OperatorOrders {
         whole(octets, |r| {
             let half = r.array(IE)?;
             let (intercept, poll_s) = (read_flag(r, "intercept")?, r.u16("poll")?);
-            let too_many = r.error(DecodeErrorKind::TooMany, "filters");
-            let count = usize::from(r.u8(IE)?);
-            if count > Self::FILTERS_MAX {
-                return Err(too_many);
-            }
-            let mut filters = Vec::with_capacity(count);
-            for _ in 0..count {
-                let invalid = r.error(DecodeErrorKind::InvalidValue, "filter");
-                let address = match r.u8(IE)? {
-                    4 => IpAddr::from(r.array::<4>(IE)?),
-                    6 => IpAddr::from(r.array::<16>(IE)?),
-                    _ => return Err(invalid),
-                };
-                filters.push(Filter::new(address, r.u8(IE)?).ok_or(invalid)?);
-            }
+            let filters = read_filters(r)?;
             let padding = r.error(DecodeErrorKind::InvalidValue, "padding");
             if r.take_rest().iter().any(|octet| *octet != 0) {
                 return Err(padding);
@@ -151,7 +117,7 @@ impl UserAnswer {
         out.extend_from_slice(&self.grant.to_octets());
         out.extend_from_slice(&self.half);
         out.extend_from_slice(&self.challenge);
-        emit_key(self.next_key.as_ref(), &mut out);
+        self.next_key.emit(&mut out);
         if self.next_key.is_none() {
             out.extend_from_slice(&[0; 33]);
         }
@@ -162,7 +128,8 @@ impl UserAnswer {
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         whole(octets, |r| {
             let grant = SignedGrant::read(r)?;
-            let (half, challenge, next_key) = (r.array("half")?, r.array("challenge")?, read_key(r)?);
+            let (half, challenge) = (r.array("half")?, r.array("challenge")?);
+            let next_key = <Option<EpochKey>>::read(r)?;
             let padding = r.error(DecodeErrorKind::InvalidValue, "padding");
             if next_key.is_none() && r.array::<33>("padding")? != [0; 33] {
                 return Err(padding);
@@ -187,20 +154,13 @@ impl Challenge {
 
     /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::Challenge.begin();
-        out.extend_from_slice(&self.salt);
-        emit_part(&self.sealed, &mut out);
-        out
+        salted_message(MessageType::Challenge.head(), &self.salt, &self.sealed)
     }
 
     /// Parses one. Errors: [`DecodeError`].
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
-        whole(octets, |r| {
-            MessageType::Challenge.read(r)?;
-            let salt = r.array("salt")?;
-            let sealed = read_part(r, UserAnswer::OCTETS_MAX + TAG_OCTETS, "sealed challenge")?.into();
-            Ok(Self { salt, sealed })
-        })
+        let (head, max) = (MessageType::Challenge.head(), UserAnswer::OCTETS_MAX + TAG_OCTETS);
+        parse_salted(octets, head, max, "sealed challenge").map(|(salt, sealed)| Self { salt, sealed })
     }
 }
 
@@ -250,7 +210,7 @@ impl Failure {
 
     /// Seals one; `None` if the broker's key is of small order.
     pub fn seal(key: &EpochKey, cause: FailureCause, request: &[u8; 32], seed: &Seed) -> Option<Self> {
-        let (enc, sealed, _) = seal(&key.public, FAILURE_INFO, seed, |_| {
+        let (enc, sealed, _) = VEIL.seal(&key.public, FAILURE_INFO, seed, |_| {
             let mut plain = Zeroizing::new(vec![cause as u8]);
             plain.extend_from_slice(request);
             (plain, Vec::new())
@@ -266,7 +226,7 @@ impl Failure {
 
     /// The cause and H(the user's request). `None` if it was sealed to another key or altered.
     pub fn open(&self, key: &PrivateKey) -> Option<(FailureCause, [u8; 32])> {
-        let (plain, _) = open(key, &self.enc, FAILURE_INFO, &self.sealed[..], &[])?;
+        let (plain, _) = VEIL.open(key, &self.enc, FAILURE_INFO, &self.sealed[..], &[])?;
         whole(&plain, |r| Ok((FailureCause::read(r)?, r.array("request")?))).ok()
     }
 
@@ -325,75 +285,8 @@ causes! {
     }
 }
 
-/// The broker's signed refusal, for the user too.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SignedRefusal {
-    /// Which broker refuses.
-    pub broker: Domain,
-    /// Cause of the refusal.
-    pub cause: RefusalCause,
-    /// The session group that asked.
-    pub group: TokenHash,
-    /// H(the user's request).
-    pub request: [u8; 32],
-    /// The broker's current key, with the cause that needs it.
-    pub key: Option<EpochKey>,
-    /// The broker's signature.
-    pub signature: Signature,
-}
-
-impl SignedRefusal {
-    /// Octets of the longest such message.
-    pub const OCTETS_MAX: usize = 2 + 1 + Domain::OCTETS_MAX + 1 + 32 + 32 + 34 + 64;
-
-    /// Signs a refusal as the broker.
-    pub fn sign(
-        broker: Domain,
-        cause: RefusalCause,
-        group: TokenHash,
-        request: [u8; 32],
-        key: Option<EpochKey>,
-        signing: &SigningKey,
-    ) -> Self {
-        let mut refusal = Self { broker, cause, group, request, key, signature: Signature([0; 64]) };
-        refusal.signature = signing.sign(Signed::Refusal, &refusal.signed_octets());
-        refusal
-    }
-
-    /// Whether the owner of `key` signed it.
-    pub fn is_signed_by(&self, key: &VerifyingKey) -> bool {
-        key.verifies(Signed::Refusal, &self.signed_octets(), &self.signature)
-    }
-
-    fn signed_octets(&self) -> Vec<u8> {
-        let mut out = MessageType::Refusal.begin();
-        emit_domain(&self.broker, &mut out);
-        out.push(self.cause as u8);
-        out.extend_from_slice(&self.group.0);
-        out.extend_from_slice(&self.request);
-        emit_key(self.key.as_ref(), &mut out);
-        out
-    }
-
-    /// The octets that `MESSAGES.md` lays out.
-    pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = self.signed_octets();
-        out.extend_from_slice(&self.signature.0);
-        out
-    }
-
-    /// Parses one. Errors: [`DecodeError`].
-    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
-        whole(octets, Self::read)
-    }
-
-    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        MessageType::Refusal.read(r)?;
-        let (broker, cause) = (read_domain(r)?, RefusalCause::read(r)?);
-        let (group, request) = (TokenHash(r.array("group")?), r.array("request")?);
-        Ok(Self { broker, cause, group, request, key: read_key(r)?, signature: read_signature(r)? })
-    }
-}
+/// The broker's signed refusal of a request in a session group, for the user too.
+pub type SignedRefusal = BrokerRefusal<Veil>;
 
 /// The broker's answer to Ô.
 #[derive(Clone, Debug, PartialEq, Eq)]

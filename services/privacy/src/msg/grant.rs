@@ -1,14 +1,13 @@
 //! The grant: the broker's signed word, in clear, that the owner of a token may serve one session of one of the broker's users.
 
+use whimbrel_broker_common::certificate::Validity;
+use whimbrel_broker_common::crypto::{Share, Signature};
+use whimbrel_broker_common::id::{Domain, Pseudonym};
+use whimbrel_broker_common::session::Qos;
 use whimbrel_ids::{DecodeError, PlmnId, Reader};
-use whimbrel_open::crypto::{Share, Signature};
-use whimbrel_open::id::{Domain, Pseudonym};
-use whimbrel_open::msg::{Qos, Validity};
 
-use super::{
-    MessageType, emit_domain, read_domain, read_flag, read_plmn, read_signature, read_validity, whole,
-};
-use crate::crypto::{Signed, SigningKey, VerifyingKey, transcript};
+use super::{MessageField, MessageType, read_flag, read_signature, signed_message};
+use crate::crypto::{Signed, SigningKey, transcript};
 use crate::token::TokenHash;
 
 /// The terms that the broker grants. What in it depends on the user is one of a few classes, since the operator must not know a user again by it.
@@ -47,15 +46,12 @@ impl Grant {
     /// The octets that the broker signs.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = MessageType::Grant.begin();
-        emit_domain(&self.broker, &mut out);
-        out.extend_from_slice(&self.network.nas_octets());
+        self.broker.emit(&mut out);
+        self.network.emit(&mut out);
         out.extend_from_slice(&self.pseudonym.0);
         out.extend_from_slice(&self.group.0);
-        out.extend_from_slice(&self.qos.ul_kbps.to_be_bytes());
-        out.extend_from_slice(&self.qos.dl_kbps.to_be_bytes());
-        out.push(self.qos.five_qi);
-        out.extend_from_slice(&self.validity.from.to_be_bytes());
-        out.extend_from_slice(&self.validity.until.to_be_bytes());
+        self.qos.emit(&mut out);
+        self.validity.emit(&mut out);
         match self.slice_octets {
             None => out.push(0),
             Some(octets) => {
@@ -72,12 +68,12 @@ impl Grant {
         const IE: &str = "grant";
         MessageType::Grant.read(r)?;
         Ok(Self {
-            broker: read_domain(r)?,
-            network: read_plmn(r)?,
+            broker: Domain::read(r)?,
+            network: PlmnId::read(r)?,
             pseudonym: Pseudonym(r.array(IE)?),
             group: TokenHash(r.array(IE)?),
-            qos: Qos { ul_kbps: r.u32(IE)?, dl_kbps: r.u32(IE)?, five_qi: r.u8(IE)? },
-            validity: read_validity(r)?,
+            qos: Qos::read(r)?,
+            validity: Validity::read(r)?,
             slice_octets: match read_flag(r, "quota")? {
                 false => None,
                 true => Some(r.u64("quota")?),
@@ -116,28 +112,16 @@ impl SignedGrant {
 
     /// Signs a grant.
     pub fn sign(grant: Grant, key: &SigningKey) -> Self {
-        let signature = key.sign(Signed::Grant, &grant.to_octets());
-        Self { grant, signature }
+        Self { grant, signature: Signature::NONE }.with_signature(key)
     }
 
-    /// Whether the owner of `key` signed it.
-    pub fn is_signed_by(&self, key: &VerifyingKey) -> bool {
-        key.verifies(Signed::Grant, &self.grant.to_octets(), &self.signature)
-    }
-
-    /// The octets that `MESSAGES.md` lays out.
-    pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = self.grant.to_octets();
-        out.extend_from_slice(&self.signature.0);
-        out
-    }
-
-    /// Parses one. Errors: [`DecodeError`].
-    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
-        whole(octets, Self::read)
+    fn signed_octets(&self) -> Vec<u8> {
+        self.grant.to_octets()
     }
 
     pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Self { grant: Grant::read(r)?, signature: read_signature(r)? })
     }
 }
+
+signed_message!(SignedGrant as Signed::Grant);

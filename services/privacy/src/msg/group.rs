@@ -3,11 +3,12 @@
 //! Both messages are authenticated under the token's output, which the operator and the broker know and which
 //! does not travel. They name no time of the operator's, whose clock would be known again.
 
+use whimbrel_broker_common::crypto::derive;
+use whimbrel_broker_common::id::Domain;
 use whimbrel_ids::{DecodeError, DecodeErrorKind};
-use whimbrel_open::id::Domain;
 
-use super::{MessageType, causes, emit_domain, read_domain, whole};
-use crate::crypto::{derive, equal};
+use super::{MessageField, MessageType, causes, whole};
+use crate::crypto::equal;
 use crate::token::{Token, TokenHash};
 use crate::voprf::Output;
 
@@ -64,7 +65,7 @@ impl GroupRequest {
 
     fn body(&self) -> Vec<u8> {
         let mut out = MessageType::GroupRequest.begin();
-        emit_domain(&self.broker, &mut out);
+        self.broker.emit(&mut out);
         self.token.emit(&mut out);
         out.extend_from_slice(&self.nonce);
         out
@@ -81,7 +82,7 @@ impl GroupRequest {
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         whole(octets, |r| {
             MessageType::GroupRequest.read(r)?;
-            let (broker, token) = (read_domain(r)?, Token::read(r)?);
+            let (broker, token) = (Domain::read(r)?, Token::read(r)?);
             Ok(Self { broker, token, nonce: r.array("nonce")?, mac: r.array("MAC")? })
         })
     }

@@ -2,12 +2,12 @@
 //! no token; the broker challenges it through Ô, and its RES* opens the K_AMF that the broker has sealed to
 //! the operator.
 
+use whimbrel_broker_common::crypto::{Share, Signature};
+use whimbrel_broker_common::home::{Resynchronisation, SCHEME_OUTPUT_OCTETS_MAX};
+use whimbrel_broker_common::id::Domain;
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Reader};
-use whimbrel_open::crypto::{Share, Signature};
-use whimbrel_open::id::Domain;
-use whimbrel_open::msg::{Resynchronisation, SCHEME_OUTPUT_OCTETS_MAX};
 
-use super::{MessageType, emit_domain, emit_part, read_domain, read_flag, read_part, read_signature, whole};
+use super::{MessageField, MessageType, emit_part, read_part, read_signature, whole};
 use crate::crypto::{SEALED_K_AMF_OCTETS, Signed, SigningKey, VerifyingKey, hash};
 use crate::token::TokenHash;
 
@@ -78,7 +78,7 @@ impl HomeQuestion {
 
     /// The request in a session group, signed by the owner of the token.
     pub fn signed(&self, group: TokenHash, key: &SigningKey) -> HomeRequest {
-        let mut signed = HomeRequest { question: self.clone(), group, signature: Signature([0; 64]) };
+        let mut signed = HomeRequest { question: self.clone(), group, signature: Signature::NONE };
         signed.signature = key.sign(Signed::HomeRequest, &signed.signed_octets());
         signed
     }
@@ -86,17 +86,10 @@ impl HomeQuestion {
     /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = MessageType::HomeQuestion.begin();
-        emit_domain(&self.broker, &mut out);
+        self.broker.emit(&mut out);
         self.suci.emit(&mut out);
         out.extend_from_slice(&self.nonce);
-        match &self.resynchronisation {
-            None => out.push(0),
-            Some(Resynchronisation { rand, auts }) => {
-                out.push(1);
-                out.extend_from_slice(rand);
-                out.extend_from_slice(auts);
-            }
-        }
+        self.resynchronisation.emit(&mut out);
         out.extend_from_slice(&self.share.0);
         out
     }
@@ -105,12 +98,9 @@ impl HomeQuestion {
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         whole(octets, |r| {
             MessageType::HomeQuestion.read(r)?;
-            let (broker, suci, nonce) = (read_domain(r)?, Suci::read(r)?, r.array("nonce")?);
-            let resynchronisation = match read_flag(r, "resynchronisation")? {
-                false => None,
-                true => Some(Resynchronisation { rand: r.array("RAND")?, auts: r.array("AUTS")? }),
-            };
-            Ok(Self { broker, suci, nonce, resynchronisation, share: Share(r.array("share")?) })
+            let (broker, suci, nonce) = (Domain::read(r)?, Suci::read(r)?, r.array("nonce")?);
+            let (resynchronisation, share) = (MessageField::read(r)?, Share::read(r)?);
+            Ok(Self { broker, suci, nonce, resynchronisation, share })
         })
     }
 }
@@ -132,7 +122,7 @@ impl HomeRequest {
 
     /// Whether octets are of this message, rather than of a veiled UE's.
     pub fn is_of(octets: &[u8]) -> bool {
-        octets.first() == Some(&(MessageType::HomeRequest as u8))
+        MessageType::HomeRequest.begins(octets)
     }
 
     /// Whether the owner of the token's key signed it.

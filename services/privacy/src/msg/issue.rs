@@ -1,13 +1,13 @@
 //! Issuing: the operator, under its name, has a batch of blinded tokens evaluated (chapter 4.4.1,
 //! registration of the broker and the operator).
 
+use whimbrel_broker_common::certificate::Certificate;
+use whimbrel_broker_common::crypto::Signature;
+use whimbrel_broker_common::id::Domain;
 use whimbrel_ids::{DecodeError, Reader};
-use whimbrel_open::crypto::Signature;
-use whimbrel_open::id::Domain;
-use whimbrel_open::msg::Certificate;
 
-use super::{MessageType, causes, emit_domain, emit_part, read_domain, read_part, read_signature, whole};
-use crate::crypto::{Signed, SigningKey, VerifyingKey, hash};
+use super::{MessageField, MessageType, causes, emit_part, read_part, read_signature, signed_message, whole};
+use crate::crypto::{Signed, SigningKey, hash};
 use crate::token::BATCH;
 use crate::voprf::{Element, Proof};
 
@@ -61,15 +61,12 @@ impl TokenRequest {
         blinded: Box<[Element; BATCH]>,
         key: &SigningKey,
     ) -> Self {
-        let mut request = Self { broker, certificate, epoch, blinded, signature: Signature([0; 64]) };
-        request.signature = key.sign(Signed::TokenRequest, &request.signed_octets());
-        request
+        Self { broker, certificate, epoch, blinded, signature: Signature::NONE }.with_signature(key)
     }
 
     /// Whether the certificate's owner signed it.
     pub fn is_signed(&self) -> bool {
-        let key = VerifyingKey::from_octets(self.certificate.key.octets());
-        key.is_some_and(|k| k.verifies(Signed::TokenRequest, &self.signed_octets(), &self.signature))
+        self.is_signed_by(&self.certificate.key)
     }
 
     /// Hash of the request.
@@ -79,32 +76,24 @@ impl TokenRequest {
 
     fn signed_octets(&self) -> Vec<u8> {
         let mut out = MessageType::TokenRequest.begin();
-        emit_domain(&self.broker, &mut out);
+        self.broker.emit(&mut out);
         emit_part(&self.certificate.to_octets(), &mut out);
         out.extend_from_slice(&self.epoch.to_be_bytes());
         self.blinded.iter().for_each(|element| out.extend_from_slice(element.octets()));
         out
     }
 
-    /// The octets that `MESSAGES.md` lays out.
-    pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = self.signed_octets();
-        out.extend_from_slice(&self.signature.0);
-        out
-    }
-
-    /// Parses one. Errors: [`DecodeError`].
-    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
-        whole(octets, |r| {
-            MessageType::TokenRequest.read(r)?;
-            let broker = read_domain(r)?;
-            let certificate = Certificate::parse(read_part(r, Certificate::OCTETS_MAX, "certificate")?)?;
-            let epoch = r.u32("epoch")?;
-            let blinded = read_batch(r, "blinded token")?;
-            Ok(Self { broker, certificate, epoch, blinded, signature: read_signature(r)? })
-        })
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        MessageType::TokenRequest.read(r)?;
+        let broker = Domain::read(r)?;
+        let certificate = Certificate::parse(read_part(r, Certificate::OCTETS_MAX, "certificate")?)?;
+        let epoch = r.u32("epoch")?;
+        let blinded = read_batch(r, "blinded token")?;
+        Ok(Self { broker, certificate, epoch, blinded, signature: read_signature(r)? })
     }
 }
+
+signed_message!(TokenRequest as Signed::TokenRequest);
 
 fn read_batch(r: &mut Reader<'_>, ie: &'static str) -> Result<Box<[Element; BATCH]>, DecodeError> {
     let mut batch = Vec::with_capacity(BATCH);

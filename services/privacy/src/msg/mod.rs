@@ -30,20 +30,23 @@ pub use settlement::{
     TableRow, is_field_digest,
 };
 
-use whimbrel_ids::{DecodeError, DecodeErrorKind, PlmnId, Reader};
-pub(crate) use whimbrel_open::causes;
-use whimbrel_open::codec::read_type;
-pub(crate) use whimbrel_open::codec::{emit_part, read_flag, read_part, read_signature, whole};
-use whimbrel_open::crypto::Share;
-use whimbrel_open::id::Domain;
-use whimbrel_open::msg::{EpochKey, Validity};
+use whimbrel_broker_common::codec::MessageHead;
+pub(crate) use whimbrel_broker_common::codec::{
+    MessageField, emit_part, read_flag, read_part, read_signature, whole,
+};
+use whimbrel_broker_common::envelope::Protocol;
+use whimbrel_broker_common::{AttachProtocol, message_types};
+pub(crate) use whimbrel_broker_common::{causes, signed_message};
+
+use crate::crypto::{Exporter, Signed, VEIL};
+use crate::token::{TokenHash, TokenTag};
 
 /// The version of the protocol, the second octet of each message.
 pub const VERSION: u8 = 1;
 
-/// The first octet of each message: above those of SAP, which travels in the same places.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MessageType {
+message_types! {
+    /// The first octet of each message: above those of SAP, which travels in the same places.
+    MessageType, VERSION;
     KeyEntry = 0x81,
     TreeHead = 0x82,
     LogProof = 0x83,
@@ -79,53 +82,21 @@ pub(crate) enum MessageType {
     Copy = 0xa6,
 }
 
-impl MessageType {
-    pub(crate) fn begin(self) -> Vec<u8> {
-        vec![self as u8, VERSION]
-    }
+/// The veiled attach, among the protocols that the crate `common` serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Veil {}
 
-    pub(crate) fn read(self, r: &mut Reader<'_>) -> Result<(), DecodeError> {
-        read_type(r, self as u8, VERSION)
-    }
-}
-
-pub(crate) fn emit_domain(domain: &Domain, out: &mut Vec<u8>) {
-    let text = domain.as_str();
-    out.push(u8::try_from(text.len()).expect("a domain has at most 220 octets"));
-    out.extend_from_slice(text.as_bytes());
-}
-
-pub(crate) fn read_domain(r: &mut Reader<'_>) -> Result<Domain, DecodeError> {
-    const IE: &str = "broker domain";
-    let invalid = r.error(DecodeErrorKind::InvalidValue, IE);
-    let len = usize::from(r.u8(IE)?);
-    let text = core::str::from_utf8(r.take(len, IE)?).map_err(|_| invalid)?;
-    text.parse().map_err(|_| invalid)
-}
-
-pub(crate) fn read_validity(r: &mut Reader<'_>) -> Result<Validity, DecodeError> {
-    Ok(Validity { from: r.u64("validity")?, until: r.u64("validity")? })
-}
-
-pub(crate) fn read_plmn(r: &mut Reader<'_>) -> Result<PlmnId, DecodeError> {
-    let invalid = r.error(DecodeErrorKind::InvalidValue, "PLMN");
-    PlmnId::from_nas_octets(r.array("PLMN")?).ok_or(invalid)
-}
-
-pub(crate) fn emit_key(key: Option<&EpochKey>, out: &mut Vec<u8>) {
-    match key {
-        None => out.push(0),
-        Some(key) => {
-            out.extend_from_slice(&[1, key.id]);
-            out.extend_from_slice(&key.public.0);
-        }
-    }
-}
-
-pub(crate) fn read_key(r: &mut Reader<'_>) -> Result<Option<EpochKey>, DecodeError> {
-    const IE: &str = "broker key";
-    Ok(match read_flag(r, IE)? {
-        false => None,
-        true => Some(EpochKey { id: r.u8(IE)?, public: Share(r.array(IE)?) }),
-    })
+impl AttachProtocol for Veil {
+    const LABELS: Protocol = VEIL;
+    const REQUEST: MessageHead = MessageType::UserRequest.head();
+    const REQUEST_INFO: &'static [u8] = b"VEIL-v1 user request ";
+    const SEALED_HAS_LENGTH: bool = false;
+    const REFUSAL: MessageHead = MessageType::Refusal.head();
+    type Signed = Signed;
+    const SIGNED_REQUEST: Signed = Signed::UserRequest;
+    const SIGNED_REFUSAL: Signed = Signed::Refusal;
+    type Asker = TokenHash;
+    type ClearPart = TokenTag;
+    type Cause = RefusalCause;
+    type Exporter = Exporter;
 }

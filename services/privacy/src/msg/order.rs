@@ -2,18 +2,16 @@
 //! session and no user; the agency learns from the broker which session is a user's now. The broker passes an
 //! order on and answers nothing in the operator's place: what the operator answers is sealed to the agency.
 
+use whimbrel_broker_common::certificate::Validity;
+use whimbrel_broker_common::crypto::{PrivateKey, Seed, Share, Signature};
+use whimbrel_broker_common::envelope::TAG_OCTETS;
+use whimbrel_broker_common::id::Domain;
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Instant, Reader};
-use whimbrel_open::crypto::{PrivateKey, Seed, Share, Signature};
-use whimbrel_open::id::Domain;
-use whimbrel_open::msg::Validity;
 use zeroize::Zeroizing;
 
-use super::{
-    MessageType, causes, emit_domain, emit_part, read_domain, read_part, read_signature, read_validity, whole,
-};
-use crate::crypto::{Signed, SigningKey, TAG_OCTETS, VerifyingKey, hash, open, seal};
+use super::{MessageField, MessageType, causes, emit_part, read_part, read_signature, signed_message, whole};
+use crate::crypto::{Signed, SigningKey, VEIL, VerifyingKey, hash};
 use crate::token::TokenHash;
-use crate::user::is_valid_now;
 
 /// `info` of the HPKE context of an answer, from the operator to the agency.
 const ANSWER_INFO: &[u8] = b"VEIL-v1 order answer";
@@ -59,20 +57,18 @@ impl Order {
         nonce: [u8; 16],
         key: &SigningKey,
     ) -> Self {
-        let (agency, signature) = (key.verifying_key(), Signature([0; 64]));
-        let mut order = Self { kind, agency, session, group, validity, nonce, signature };
-        order.signature = key.sign(Signed::Order, &order.signed_octets());
-        order
+        let (agency, signature) = (key.verifying_key(), Signature::NONE);
+        Self { kind, agency, session, group, validity, nonce, signature }.with_signature(key)
     }
 
     /// Whether the agency that it names signed it.
     pub fn is_signed(&self) -> bool {
-        self.agency.verifies(Signed::Order, &self.signed_octets(), &self.signature)
+        self.is_signed_by(&self.agency)
     }
 
     /// Whether it holds now.
     pub fn is_valid(&self, now: Instant) -> bool {
-        is_valid_now(&self.validity, now)
+        self.validity.contains_within_skew(now)
     }
 
     /// H(order), its name.
@@ -86,33 +82,24 @@ impl Order {
         out.extend_from_slice(&self.agency.octets());
         out.extend_from_slice(&self.session);
         out.extend_from_slice(&self.group.0);
-        out.extend_from_slice(&self.validity.from.to_be_bytes());
-        out.extend_from_slice(&self.validity.until.to_be_bytes());
+        self.validity.emit(&mut out);
         out.extend_from_slice(&self.nonce);
         out
     }
 
-    /// The octets that `MESSAGES.md` lays out.
-    pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = self.signed_octets();
-        out.extend_from_slice(&self.signature.0);
-        out
-    }
-
-    /// Parses one. Errors: [`DecodeError`].
-    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         const IE: &str = "order";
-        whole(octets, |r| {
-            MessageType::Order.read(r)?;
-            let kind = OrderKind::read(r)?;
-            let invalid = r.error(DecodeErrorKind::InvalidValue, "agency");
-            let agency = VerifyingKey::from_octets(r.array("agency")?).ok_or(invalid)?;
-            let (session, group) = (r.array(IE)?, TokenHash(r.array(IE)?));
-            let (validity, nonce) = (read_validity(r)?, r.array(IE)?);
-            Ok(Self { kind, agency, session, group, validity, nonce, signature: read_signature(r)? })
-        })
+        MessageType::Order.read(r)?;
+        let kind = OrderKind::read(r)?;
+        let invalid = r.error(DecodeErrorKind::InvalidValue, "agency");
+        let agency = VerifyingKey::from_octets(r.array("agency")?).ok_or(invalid)?;
+        let (session, group) = (r.array(IE)?, TokenHash(r.array(IE)?));
+        let (validity, nonce) = (Validity::read(r)?, r.array(IE)?);
+        Ok(Self { kind, agency, session, group, validity, nonce, signature: read_signature(r)? })
     }
 }
+
+signed_message!(Order as Signed::Order);
 
 /// Ô asks whether there are orders for its session group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,40 +120,25 @@ impl OrdersRequest {
 
     /// The request, signed by the owner of the token.
     pub fn signed(broker: Domain, group: TokenHash, nonce: [u8; 16], key: &SigningKey) -> Self {
-        let mut request = Self { broker, group, nonce, signature: Signature([0; 64]) };
-        request.signature = key.sign(Signed::OrdersRequest, &request.signed_octets());
-        request
-    }
-
-    /// Whether the owner of the token's key signed it.
-    pub fn is_signed_by(&self, key: &VerifyingKey) -> bool {
-        key.verifies(Signed::OrdersRequest, &self.signed_octets(), &self.signature)
+        Self { broker, group, nonce, signature: Signature::NONE }.with_signature(key)
     }
 
     fn signed_octets(&self) -> Vec<u8> {
         let mut out = MessageType::OrdersRequest.begin();
-        emit_domain(&self.broker, &mut out);
+        self.broker.emit(&mut out);
         out.extend_from_slice(&self.group.0);
         out.extend_from_slice(&self.nonce);
         out
     }
 
-    /// The octets that `MESSAGES.md` lays out.
-    pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = self.signed_octets();
-        out.extend_from_slice(&self.signature.0);
-        out
-    }
-
-    /// Parses one. Errors: [`DecodeError`].
-    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
-        whole(octets, |r| {
-            MessageType::OrdersRequest.read(r)?;
-            let (broker, group) = (read_domain(r)?, TokenHash(r.array("group")?));
-            Ok(Self { broker, group, nonce: r.array("nonce")?, signature: read_signature(r)? })
-        })
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        MessageType::OrdersRequest.read(r)?;
+        let (broker, group) = (Domain::read(r)?, TokenHash(r.array("group")?));
+        Ok(Self { broker, group, nonce: r.array("nonce")?, signature: read_signature(r)? })
     }
 }
+
+signed_message!(OrdersRequest as Signed::OrdersRequest);
 
 /// The broker's answer: orders that the operator has not answered yet. The broker signs nothing: each order has the agency's signature.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -269,14 +241,14 @@ impl SealedCopy {
     /// Seals the copy of a packet. `None` if the agency's share is of small order.
     pub fn seal(order: [u8; 32], number: u64, packet: &[u8], agency: &Share, seed: &Seed) -> Option<Self> {
         let plain = Zeroizing::new(packet.to_vec());
-        let (enc, sealed, _) = seal(agency, COPY_INFO, seed, |_| (plain, Self::head(&order, number)))?;
+        let (enc, sealed, _) = VEIL.seal(agency, COPY_INFO, seed, |_| (plain, Self::head(&order, number)))?;
         Some(Self { order, number, enc, sealed })
     }
 
     /// The packet, opened with the agency's private key.
     pub fn open(&self, key: &PrivateKey) -> Option<Zeroizing<Vec<u8>>> {
         let head = Self::head(&self.order, self.number);
-        open(key, &self.enc, COPY_INFO, &self.sealed, &head).map(|(packet, _)| packet)
+        VEIL.open(key, &self.enc, COPY_INFO, &self.sealed, &head).map(|(packet, _)| packet)
     }
 
     /// The octets that `MESSAGES.md` lays out.
@@ -327,51 +299,36 @@ impl OrderAnswer {
         seed: &Seed,
         key: &SigningKey,
     ) -> Option<Self> {
-        let (enc, sealed, _) = seal(agency, ANSWER_INFO, seed, |_| (finding.to_octets(), order.to_vec()))?;
-        let sealed = [&enc[..], &sealed].concat().try_into().expect("a finding is of one length");
-        let mut answer =
-            Self { broker, group, order, sealed: Box::new(sealed), signature: Signature([0; 64]) };
-        answer.signature = key.sign(Signed::OrderAnswer, &answer.signed_octets());
-        Some(answer)
+        let sealed = VEIL.seal_part(agency, ANSWER_INFO, seed, (finding.to_octets(), &order))?;
+        let sealed = <Vec<u8>>::from(sealed).try_into().expect("a finding is of one length");
+        Some(
+            Self { broker, group, order, sealed: Box::new(sealed), signature: Signature::NONE }
+                .with_signature(key),
+        )
     }
 
     /// Opens it with the agency's private key.
     pub fn open(&self, key: &PrivateKey) -> Option<Finding> {
-        let (enc, sealed) = self.sealed.split_first_chunk::<32>()?;
-        let (plain, _) = open(key, enc, ANSWER_INFO, sealed, &self.order)?;
-        Finding::parse(&plain).ok()
-    }
-
-    /// Whether the owner of the token's key signed it.
-    pub fn is_signed_by(&self, key: &VerifyingKey) -> bool {
-        key.verifies(Signed::OrderAnswer, &self.signed_octets(), &self.signature)
+        Finding::parse(&VEIL.open_part(key, ANSWER_INFO, &self.sealed[..], &self.order)?).ok()
     }
 
     fn signed_octets(&self) -> Vec<u8> {
         let mut out = MessageType::OrderAnswer.begin();
-        emit_domain(&self.broker, &mut out);
+        self.broker.emit(&mut out);
         out.extend_from_slice(&self.group.0);
         out.extend_from_slice(&self.order);
         emit_part(&self.sealed[..], &mut out);
         out
     }
 
-    /// The octets that `MESSAGES.md` lays out.
-    pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = self.signed_octets();
-        out.extend_from_slice(&self.signature.0);
-        out
-    }
-
-    /// Parses one. Errors: [`DecodeError`].
-    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
-        whole(octets, |r| {
-            MessageType::OrderAnswer.read(r)?;
-            let (broker, group, order) = (read_domain(r)?, TokenHash(r.array("group")?), r.array("order")?);
-            let length = r.error(DecodeErrorKind::InvalidLength, "sealed finding");
-            let sealed = read_part(r, Self::SEALED_OCTETS, "sealed finding")?;
-            let sealed = Box::new(sealed.try_into().map_err(|_| length)?);
-            Ok(Self { broker, group, order, sealed, signature: read_signature(r)? })
-        })
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        MessageType::OrderAnswer.read(r)?;
+        let (broker, group, order) = (Domain::read(r)?, TokenHash(r.array("group")?), r.array("order")?);
+        let length = r.error(DecodeErrorKind::InvalidLength, "sealed finding");
+        let sealed = read_part(r, Self::SEALED_OCTETS, "sealed finding")?;
+        let sealed = Box::new(sealed.try_into().map_err(|_| length)?);
+        Ok(Self { broker, group, order, sealed, signature: read_signature(r)? })
     }
 }
+
+signed_message!(OrderAnswer as Signed::OrderAnswer);

@@ -4,12 +4,12 @@
 //! The nonce is a hash of a secret that the operator alone has: by it the operator claims the session later,
 //! and no other party can. Claims are proved in a field, so that the nonce is a digest of it.
 
-use whimbrel_ids::{DecodeError, DecodeErrorKind};
-use whimbrel_open::crypto::Signature;
-use whimbrel_open::id::Domain;
+use whimbrel_broker_common::crypto::Signature;
+use whimbrel_broker_common::id::Domain;
+use whimbrel_ids::{DecodeError, DecodeErrorKind, Reader};
 
-use super::{MessageType, causes, emit_domain, read_domain, read_signature, whole};
-use crate::crypto::{Response, Signed, SigningKey, VerifyingKey};
+use super::{MessageField, MessageType, causes, read_signature, signed_message, whole};
+use crate::crypto::{Response, Signed, SigningKey};
 use crate::token::TokenHash;
 
 /// The unit in which usage is reported, in octets: an exact volume would let the broker recognise sessions
@@ -77,20 +77,13 @@ impl UsageReport {
         key: &SigningKey,
     ) -> Self {
         let presence = *presence.octets();
-        let mut report =
-            Self { broker, group, session, presence, units, nonce, signature: Signature([0; 64]) };
-        report.signature = key.sign(Signed::UsageReport, &report.body());
-        report
+        Self { broker, group, session, presence, units, nonce, signature: Signature::NONE }
+            .with_signature(key)
     }
 
-    /// Whether the owner of the token's key signed it.
-    pub fn is_signed_by(&self, key: &VerifyingKey) -> bool {
-        key.verifies(Signed::UsageReport, &self.body(), &self.signature)
-    }
-
-    fn body(&self) -> Vec<u8> {
+    fn signed_octets(&self) -> Vec<u8> {
         let mut out = MessageType::UsageReport.begin();
-        emit_domain(&self.broker, &mut out);
+        self.broker.emit(&mut out);
         out.extend_from_slice(&self.group.0);
         out.extend_from_slice(&self.session);
         out.extend_from_slice(&self.presence);
@@ -99,25 +92,17 @@ impl UsageReport {
         out
     }
 
-    /// The octets that `MESSAGES.md` lays out.
-    pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = self.body();
-        out.extend_from_slice(&self.signature.0);
-        out
-    }
-
-    /// Parses one. Errors: [`DecodeError`].
-    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         const IE: &str = "usage report";
-        whole(octets, |r| {
-            MessageType::UsageReport.read(r)?;
-            let (broker, group) = (read_domain(r)?, TokenHash(r.array(IE)?));
-            let (session, presence, units) = (r.array(IE)?, r.array(IE)?, r.u32(IE)?);
-            let nonce = r.array(IE)?;
-            Ok(Self { broker, group, session, presence, units, nonce, signature: read_signature(r)? })
-        })
+        MessageType::UsageReport.read(r)?;
+        let (broker, group) = (Domain::read(r)?, TokenHash(r.array(IE)?));
+        let (session, presence, units) = (r.array(IE)?, r.array(IE)?, r.u32(IE)?);
+        let nonce = r.array(IE)?;
+        Ok(Self { broker, group, session, presence, units, nonce, signature: read_signature(r)? })
     }
 }
+
+signed_message!(UsageReport as Signed::UsageReport);
 
 /// The answer of the broker. It is not signed: the operator keeps its report, and the channel is authentic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,12 +5,12 @@
 //! The root of the table is signed by the broker and by witnesses, so that all operators see the same table.
 //! What is proved, and how, is not here: a root and a nullifier are digests, a proof is octets.
 
+use whimbrel_broker_common::certificate::Certificate;
+use whimbrel_broker_common::crypto::Signature;
+use whimbrel_broker_common::id::{Domain, OperatorId};
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Reader};
-use whimbrel_open::crypto::Signature;
-use whimbrel_open::id::{Domain, OperatorId};
-use whimbrel_open::msg::Certificate;
 
-use super::{MessageType, causes, emit_domain, emit_part, read_domain, read_part, read_signature, whole};
+use super::{MessageField, MessageType, causes, emit_part, read_part, read_signature, signed_message, whole};
 use crate::crypto::{Signed, SigningKey, VerifyingKey, hash};
 use crate::log::{Cosignature, LogError, LogProof, LogTrust, emit_cosignatures, read_cosignatures};
 
@@ -52,14 +52,12 @@ impl PeriodHead {
         root: [u8; 32],
         key: &SigningKey,
     ) -> Self {
-        let mut head = Self { broker, period, rows, slots, root, signature: Signature([0; 64]) };
-        head.signature = key.sign(Signed::PeriodHead, &head.signed_octets());
-        head
+        Self { broker, period, rows, slots, root, signature: Signature::NONE }.with_signature(key)
     }
 
     fn signed_octets(&self) -> Vec<u8> {
         let mut out = MessageType::PeriodHead.begin();
-        emit_domain(&self.broker, &mut out);
+        self.broker.emit(&mut out);
         out.extend_from_slice(&self.period.to_be_bytes());
         out.extend_from_slice(&self.rows.to_be_bytes());
         out.extend_from_slice(&self.slots.to_be_bytes());
@@ -67,26 +65,16 @@ impl PeriodHead {
         out
     }
 
-    /// The octets that `MESSAGES.md` lays out.
-    pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = self.signed_octets();
-        out.extend_from_slice(&self.signature.0);
-        out
-    }
-
-    /// Parses one. Errors: [`DecodeError`].
-    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
-        whole(octets, |r| {
-            MessageType::PeriodHead.read(r)?;
-            let (broker, period) = (read_domain(r)?, r.u32("period")?);
-            let too_many = r.error(DecodeErrorKind::TooMany, "rows");
-            let rows = r.u32("rows")?;
-            if rows > Self::ROWS_MAX {
-                return Err(too_many);
-            }
-            let (slots, root) = (r.u16("slots")?, r.array("root")?);
-            Ok(Self { broker, period, rows, slots, root, signature: read_signature(r)? })
-        })
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        MessageType::PeriodHead.read(r)?;
+        let (broker, period) = (Domain::read(r)?, r.u32("period")?);
+        let too_many = r.error(DecodeErrorKind::TooMany, "rows");
+        let rows = r.u32("rows")?;
+        if rows > Self::ROWS_MAX {
+            return Err(too_many);
+        }
+        let (slots, root) = (r.u16("slots")?, r.array("root")?);
+        Ok(Self { broker, period, rows, slots, root, signature: read_signature(r)? })
     }
 
     /// True if the broker and enough witnesses have signed it. Errors: [`LogError`].
@@ -94,7 +82,7 @@ impl PeriodHead {
         if self.broker != trust.broker {
             return Err(LogError::OtherBroker);
         }
-        if !trust.broker_key.verifies(Signed::PeriodHead, &self.signed_octets(), &self.signature) {
+        if !self.is_signed_by(&trust.broker_key) {
             return Err(LogError::BrokerSignature);
         }
         trust.check_witnesses(Signed::PeriodCosignature, &self.signed_octets(), cosignatures)
@@ -105,6 +93,8 @@ impl PeriodHead {
         hash(&[b"VEIL-v1 claim context\0", &self.signed_octets(), operator.to_string().as_bytes()])
     }
 }
+
+signed_message!(PeriodHead as Signed::PeriodHead);
 
 /// A witness of a broker's periods: it signs one head for each.
 #[derive(Debug)]
@@ -133,7 +123,7 @@ impl PeriodWitness {
             return Err(LogError::OtherBroker);
         }
         let signed = head.signed_octets();
-        if !self.broker_key.verifies(Signed::PeriodHead, &signed, &head.signature) {
+        if !head.is_signed_by(&self.broker_key) {
             return Err(LogError::BrokerSignature);
         }
         let next = self.last.as_ref().map_or(Some(0), |last| last.period.checked_add(1));
@@ -165,7 +155,7 @@ impl TableRequest {
     /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = MessageType::TableRequest.begin();
-        emit_domain(&self.broker, &mut out);
+        self.broker.emit(&mut out);
         out.extend_from_slice(&self.period.to_be_bytes());
         out.extend_from_slice(&self.from.to_be_bytes());
         out
@@ -175,7 +165,7 @@ impl TableRequest {
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         whole(octets, |r| {
             MessageType::TableRequest.read(r)?;
-            Ok(Self { broker: read_domain(r)?, period: r.u32("period")?, from: r.u32("row")? })
+            Ok(Self { broker: Domain::read(r)?, period: r.u32("period")?, from: r.u32("row")? })
         })
     }
 }
@@ -281,21 +271,18 @@ impl ClaimRequest {
         (nullifiers, proof): (Vec<[u8; 32]>, Vec<u8>),
         key: &SigningKey,
     ) -> Self {
-        let signature = Signature([0; 64]);
-        let mut claim = Self { broker, certificate, period, units, nullifiers, proof, signature };
-        claim.signature = key.sign(Signed::Claim, &claim.signed_octets());
-        claim
+        let signature = Signature::NONE;
+        Self { broker, certificate, period, units, nullifiers, proof, signature }.with_signature(key)
     }
 
     /// Whether the certificate's owner signed it.
     pub fn is_signed(&self) -> bool {
-        let key = VerifyingKey::from_octets(self.certificate.key.octets());
-        key.is_some_and(|k| k.verifies(Signed::Claim, &self.signed_octets(), &self.signature))
+        self.is_signed_by(&self.certificate.key)
     }
 
     fn signed_octets(&self) -> Vec<u8> {
         let mut out = MessageType::ClaimRequest.begin();
-        emit_domain(&self.broker, &mut out);
+        self.broker.emit(&mut out);
         emit_part(&self.certificate.to_octets(), &mut out);
         out.extend_from_slice(&self.period.to_be_bytes());
         out.extend_from_slice(&self.units.to_be_bytes());
@@ -308,31 +295,23 @@ impl ClaimRequest {
         out
     }
 
-    /// The octets that `MESSAGES.md` lays out.
-    pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = self.signed_octets();
-        out.extend_from_slice(&self.signature.0);
-        out
-    }
-
-    /// Parses one. Errors: [`DecodeError`].
-    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
-        whole(octets, |r| {
-            MessageType::ClaimRequest.read(r)?;
-            let broker = read_domain(r)?;
-            let certificate = Certificate::parse(read_part(r, Certificate::OCTETS_MAX, "certificate")?)?;
-            let (period, units) = (r.u32("period")?, r.u64("units")?);
-            let nullifiers = read_nullifiers(r)?;
-            let too_long = r.error(DecodeErrorKind::InvalidLength, "proof");
-            let length = usize::try_from(r.u32("proof")?).unwrap_or(usize::MAX);
-            if length > Self::PROOF_OCTETS_MAX {
-                return Err(too_long);
-            }
-            let proof = r.take(length, "proof")?.to_vec();
-            Ok(Self { broker, certificate, period, units, nullifiers, proof, signature: read_signature(r)? })
-        })
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        MessageType::ClaimRequest.read(r)?;
+        let broker = Domain::read(r)?;
+        let certificate = Certificate::parse(read_part(r, Certificate::OCTETS_MAX, "certificate")?)?;
+        let (period, units) = (r.u32("period")?, r.u64("units")?);
+        let nullifiers = read_nullifiers(r)?;
+        let too_long = r.error(DecodeErrorKind::InvalidLength, "proof");
+        let length = usize::try_from(r.u32("proof")?).unwrap_or(usize::MAX);
+        if length > Self::PROOF_OCTETS_MAX {
+            return Err(too_long);
+        }
+        let proof = r.take(length, "proof")?.to_vec();
+        Ok(Self { broker, certificate, period, units, nullifiers, proof, signature: read_signature(r)? })
     }
 }
+
+signed_message!(ClaimRequest as Signed::Claim);
 
 fn read_nullifiers(r: &mut Reader<'_>) -> Result<Vec<[u8; 32]>, DecodeError> {
     let too_many = r.error(DecodeErrorKind::TooMany, "nullifiers");
@@ -400,7 +379,7 @@ pub struct Payment {
 impl Payment {
     /// The payment of a claim, signed by the broker.
     pub fn signed(claim: [u8; 32], period: u32, units: u64, key: &SigningKey) -> Self {
-        let mut payment = Self { claim, period, units, signature: Signature([0; 64]) };
+        let mut payment = Self { claim, period, units, signature: Signature::NONE };
         payment.signature = key.sign(Signed::Payment, &payment.signed_octets());
         payment
     }

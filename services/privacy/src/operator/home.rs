@@ -2,13 +2,14 @@
 //! and the UE's RES* opens the K_AMF that the broker has sealed. The operator is the SEAF of TS 33.501
 //! §6.1.3.2 and never learns SUPI, K_AUSF or K_SEAF.
 
+use whimbrel_broker_common::crypto::{PrivateKey, Seed};
+use whimbrel_broker_common::home::Resynchronisation;
+use whimbrel_broker_common::session::Filter;
 use whimbrel_ids::Instant;
-use whimbrel_open::crypto::{PrivateKey, Seed};
-use whimbrel_open::msg::{Filter, Resynchronisation};
 use whimbrel_security::KAmf;
 
 use super::{Contract, OperatorError};
-use crate::crypto::{HomeKeys, Response, draw};
+use crate::crypto::{HomeKeys, Response, VEIL};
 use crate::msg::{
     Answer, AnswerBody, AnswerKey, HomeQuestion, HomeVector, OperatorOrders, SignedGrant, Suci,
 };
@@ -29,8 +30,8 @@ impl HomeAttach {
         resynchronisation: Option<Resynchronisation>,
         seed: &Seed,
     ) -> (Self, HomeQuestion) {
-        let private = PrivateKey::new(*draw(seed, "ephemeral key"));
-        let (broker, share, nonce) = (contract.broker.clone(), private.share(), *draw(seed, "nonce"));
+        let private = VEIL.ephemeral_key(seed);
+        let (broker, share, nonce) = (contract.broker.clone(), private.share(), *VEIL.draw(seed, "nonce"));
         let question = HomeQuestion { broker, suci, nonce, resynchronisation, share };
         (Self { contract, question: question.hash(), private }, question)
     }

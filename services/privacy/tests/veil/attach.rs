@@ -1,6 +1,6 @@
 //! Attaches with real cryptography, and every bad input that a party may meet (chapter 4.4.2).
 
-use whimbrel_open::crypto::{PrivateKey, Share};
+use whimbrel_broker_common::crypto::{PrivateKey, Share};
 use whimbrel_privacy::broker::{Broker, BrokerEvent, Record};
 use whimbrel_privacy::crypto::Response;
 use whimbrel_privacy::msg::{
@@ -8,6 +8,7 @@ use whimbrel_privacy::msg::{
     SignedGrant, SignedRefusal, UserRequest, UserVector,
 };
 use whimbrel_privacy::operator::{Challenging, Group, OperatorAttach, OperatorError, Question};
+use whimbrel_privacy::token::TokenTag;
 use whimbrel_privacy::user::{Sim, UserAttach, UserError};
 
 use crate::world::*;
@@ -251,10 +252,11 @@ fn a_share_of_small_order_is_refused() {
     // The user's share within the sealed vector.
     let (mut sim, group) = (net.sim.clone(), net.group.hash());
     sim.counter += 10;
-    let (request, _) = UserRequest::seal(domain(), &sim.epoch, &group, &seed("u", 77), |head| {
-        UserVector::signed(head, (ALICE, group, sim.counter), [0; 16], Share([0; 32]), &sim.signing)
-    })
-    .unwrap();
+    let (request, _) =
+        UserRequest::seal(domain(), &sim.epoch, TokenTag::new(&group), &seed("u", 77), |head| {
+            UserVector::signed(head, (ALICE, group, sim.counter), [0; 16], Share([0; 32]), &sim.signing)
+        })
+        .unwrap();
     let (_, question) = net.pass(request);
     let event = net.answer(&question.sign(&net.group).unwrap()).1;
     assert!(matches!(event, BrokerEvent::Refused(RefusalCause::WeakShare)), "{event:?}");

@@ -1,8 +1,8 @@
 //! Ordinary UEs that are hidden from the operator (the second class of chapter 4.4.2): with real cryptography, and every bad input.
 
+use whimbrel_broker_common::home::Resynchronisation;
+use whimbrel_broker_common::id::UserId;
 use whimbrel_ids::{PlmnId, Supi};
-use whimbrel_open::id::UserId;
-use whimbrel_open::msg::Resynchronisation;
 use whimbrel_privacy::broker::{Broker, BrokerEvent, HomeUser, Record};
 use whimbrel_privacy::msg::{HomeQuestion, HomeRequest, RefusalCause, Rejection, ReportError, Suci};
 use whimbrel_privacy::operator::{Group, HomeAttach, HomeChallenging, OperatorError};

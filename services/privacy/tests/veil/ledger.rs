@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use whimbrel_open::id::UserId;
+use whimbrel_broker_common::id::UserId;
 use whimbrel_privacy::broker::{Broker, BrokerEvent, BrokerOutput};
 use whimbrel_privacy::ledger::{About, Field, How, Ledger, Party, Recording, Value};
 use whimbrel_privacy::operator::{Group, OperatorAttach};

@@ -2,15 +2,17 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use whimbrel_broker_common::certificate::Validity;
+use whimbrel_broker_common::crypto::{PrivateKey, Share, Signature};
+use whimbrel_broker_common::id::{Domain, Pseudonym, UserId};
+use whimbrel_broker_common::request::EpochKey;
+use whimbrel_broker_common::session::{Filter, Qos};
 use whimbrel_ids::PlmnId;
-use whimbrel_open::crypto::{PrivateKey, Share, Signature};
-use whimbrel_open::id::{Domain, Pseudonym, UserId};
-use whimbrel_open::msg::{EpochKey, Filter, Qos, Validity};
 use whimbrel_privacy::crypto::Response;
 use whimbrel_privacy::log::{Cosignature, KeyEntry, LogProof, TreeHead};
 use whimbrel_privacy::msg::*;
 use whimbrel_privacy::operator::Question;
-use whimbrel_privacy::token::{BATCH, Token, TokenHash};
+use whimbrel_privacy::token::{BATCH, Token, TokenHash, TokenTag};
 use whimbrel_privacy::voprf::{Element, IssuerKey, Output, Proof};
 use whimbrel_privacy::wallet::Wallet;
 
@@ -109,9 +111,9 @@ fn proofs() -> impl Strategy<Value = LogProof> {
 fn vectors() -> impl Strategy<Value = UserVector> {
     let fields =
         (any::<[u8; 16]>(), hashes(), any::<u64>(), any::<[u8; 16]>(), any::<[u8; 32]>(), signatures());
-    fields.prop_map(|(user, token, counter, nonce, share, signature)| UserVector {
+    fields.prop_map(|(user, asker, counter, nonce, share, signature)| UserVector {
         user: UserId(user),
-        token,
+        asker,
         counter,
         nonce,
         share: Share(share),
@@ -122,7 +124,7 @@ fn vectors() -> impl Strategy<Value = UserVector> {
 fn requests() -> impl Strategy<Value = UserRequest> {
     (domains(), any::<u8>(), hashes(), any::<u64>(), vectors()).prop_map(|(broker, id, token, n, vector)| {
         let key = EpochKey { id, public: PrivateKey::new([4; 32]).share() };
-        UserRequest::seal(broker, &key, &token, &seed("u", n), |_| vector).unwrap().0
+        UserRequest::seal(broker, &key, TokenTag::new(&token), &seed("u", n), |_| vector).unwrap().0
     })
 }
 
@@ -165,10 +167,10 @@ fn grants() -> impl Strategy<Value = SignedGrant> {
 fn refusals() -> impl Strategy<Value = SignedRefusal> {
     let cause = prop::sample::select(RefusalCause::ALL);
     (domains(), cause, hashes(), any::<[u8; 32]>(), keys(), signatures()).prop_map(
-        |(broker, cause, group, request, key, signature)| SignedRefusal {
+        |(broker, cause, asker, request, key, signature)| SignedRefusal {
             broker,
             cause,
-            group,
+            asker,
             request,
             key,
             signature,
@@ -251,7 +253,7 @@ proptest! {
 
     #[test]
     fn requests_are_read_as_written(request in operator_requests(), vector in vectors()) {
-        prop_assert_eq!(vector.to_octets().len(), UserVector::OCTETS);
+        prop_assert_eq!(vector.to_octets().len(), UserVector::OCTETS_MAX);
         prop_assert_eq!(UserVector::parse(&vector.to_octets()), Ok(vector));
         prop_assert!(request.request.to_octets().len() <= UserRequest::OCTETS_MAX);
         prop_assert_eq!(UserRequest::parse(&request.request.to_octets()), Ok(request.request.clone()));

@@ -1,7 +1,7 @@
 //! Orders of an agency (chapter 4.4.4): passed on to the owner of the session group alone, answered to the agency alone.
 
-use whimbrel_open::crypto::PrivateKey;
-use whimbrel_open::msg::Validity;
+use whimbrel_broker_common::certificate::Validity;
+use whimbrel_broker_common::crypto::PrivateKey;
 use whimbrel_privacy::broker::{Broker, BrokerEvent, OrderError, Record};
 use whimbrel_privacy::msg::{
     Finding, Order, OrderAnswer, OrderKind, Orders, OrdersRequest, ReportError, SealedCopy,

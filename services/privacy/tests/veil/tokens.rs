@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use whimbrel_open::crypto::Signature;
-use whimbrel_open::msg::Validity;
+use whimbrel_broker_common::certificate::Validity;
+use whimbrel_broker_common::crypto::Signature;
 use whimbrel_privacy::broker::{Broker, BrokerEvent, Record};
 use whimbrel_privacy::crypto::hash;
 use whimbrel_privacy::log::{KeyEntry, KeyLog, LogError, LogStatement, SeenHead, Witness};

@@ -1,9 +1,10 @@
 //! The parties of the tests: an authority, two operators, a broker with its witnesses, two users.
 
+use whimbrel_broker_common::certificate::{Certificate, Subject, Trust, Validity};
+use whimbrel_broker_common::crypto::{PrivateKey, Seed};
+use whimbrel_broker_common::id::{Domain, Nid, OperatorId, UserId};
+use whimbrel_broker_common::session::{Filter, Qos};
 use whimbrel_ids::{Instant, PlmnId};
-use whimbrel_open::crypto::{PrivateKey, Seed};
-use whimbrel_open::id::{Domain, Nid, OperatorId, UserId};
-use whimbrel_open::msg::{Certificate, Filter, Qos, Subject, Trust, Validity};
 use whimbrel_privacy::broker::{
     Broker, BrokerConfig, BrokerEvent, BrokerOutput, Class, Counters, Policy, Record, User,
 };
@@ -47,8 +48,8 @@ pub(crate) fn epoch_key() -> PrivateKey {
     PrivateKey::new(hash(&[b"epoch"]))
 }
 
-fn open_key(name: &str) -> whimbrel_open::crypto::SigningKey {
-    whimbrel_open::crypto::SigningKey::new(&hash(&[name.as_bytes()]))
+fn open_key(name: &str) -> whimbrel_broker_common::crypto::SigningKey {
+    whimbrel_broker_common::crypto::SigningKey::new(&hash(&[name.as_bytes()]))
 }
 
 pub(crate) fn trust() -> Trust {

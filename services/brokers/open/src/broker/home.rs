@@ -9,15 +9,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use whimbrel_broker_common::home::{last_sqn, vector};
 use whimbrel_ids::{Instant, PlmnId, Supi};
-use whimbrel_security::aka::verify_auts;
 use whimbrel_security::{
-    AkaFunctions, AuthenticationManagementField, AuthenticationVector, Auts, HomeNetworkKeys,
-    ProtectionScheme, Rand, ResStar, ServingNetworkName, Sqn, SuciError,
+    AkaFunctions, AuthenticationVector, HomeNetworkKeys, ProtectionScheme, ResStar, Sqn, SuciError,
 };
 
 use super::{ANSWER_KEPT, Broker, BrokerEvent, BrokerOutput, BrokerSession, Record};
-use crate::crypto::{KAusf, KSeaf, Seed, Signature, hash};
+use crate::crypto::{KAusf, KSeaf, SAP, Seed, Signature, hash};
 use crate::id::{OperatorId, Pseudonym, UserId};
 use crate::msg::{
     AnswerBody, Confirmation, Filter, Grant, OperatorOrders, Qos, RefusalCause, Rejection, Release,
@@ -159,11 +158,9 @@ impl Broker {
             Ok(found) => found,
             Err(cause) => return self.refuse_by(operator, request, cause, None),
         };
-        let resynchronised = || match &question.resynchronisation {
-            None => Ok(user.sqn),
-            Some(token) => verify_auts(&user.functions, &Rand(token.rand), &Auts(token.auts))
-                .map(|sqn_ms| user.sqn.max(sqn_ms))
-                .ok_or(RefusalCause::Resynchronisation),
+        let resynchronised = || {
+            last_sqn(question.resynchronisation.as_ref(), &user.functions, user.sqn)
+                .ok_or(RefusalCause::Resynchronisation)
         };
         let permitted = self
             .may_serve(operator, &user)
@@ -182,9 +179,9 @@ impl Broker {
                 return self.keep(record, event);
             }
         };
-        let rand = *seed.derive("RAND");
+        let rand = *SAP.draw(seed, "RAND");
         let sqn = last.next();
-        let vector = vector(&user, rand, sqn, operator);
+        let vector = vector(&user.functions, rand, sqn, operator.plmn);
         let challenge = SignedChallenge {
             broker: self.config.domain.clone(),
             operator,
@@ -192,7 +189,7 @@ impl Broker {
             rand,
             autn: vector.autn.0,
             hxres_star: *vector.hxres_star.octets(),
-            signature: Signature([0; 64]),
+            signature: Signature::NONE,
         };
         let octets = self.octets(AnswerBody::Challenged(challenge.sign(&self.config.signing)));
         let event = BrokerEvent::Challenged { user: user.user };
@@ -226,7 +223,7 @@ impl Broker {
         let Some(user) = self.home.users.get(&record.supi).cloned() else {
             return self.refuse_by(operator, request, RefusalCause::UnknownUser, None);
         };
-        let vector = vector(&user, record.rand, record.sqn, operator);
+        let vector = vector(&user.functions, record.rand, record.sqn, operator.plmn);
         let right = vector.res_star_matches(&ResStar::new(question.res_star));
         let granted = if right { Ok(()) } else { Err(RefusalCause::Response) };
         let granted = granted
@@ -259,7 +256,7 @@ impl Broker {
         let credit = self.home.home.as_ref().map_or(0, |h| h.credit_micros.min(policy.credit_micros));
         let grant = Grant {
             broker: self.config.domain.clone(),
-            pseudonym: Pseudonym(*seed.derive("pseudonym")),
+            pseudonym: Pseudonym(*SAP.draw(seed, "pseudonym")),
             operator,
             terms: asked.asker.terms.clone(),
             qos: user.qos,
@@ -313,10 +310,4 @@ impl Broker {
 fn repeated(record: &HomeRecord) -> BrokerOutput {
     let event = BrokerEvent::Repeated { user: record.user };
     BrokerOutput { octets: record.octets.clone(), event, record: None }
-}
-
-/// The vector of this SQN, the same each time.
-fn vector(user: &HomeUser, rand: [u8; 16], sqn: Sqn, operator: OperatorId) -> AuthenticationVector {
-    let (amf, name) = (AuthenticationManagementField::FIVE_G, ServingNetworkName::new(operator.plmn));
-    AuthenticationVector::generate(&user.functions, Rand(rand), sqn, amf, &name)
 }

@@ -1,120 +1,20 @@
 //! The broker's answers: to the operator, to the user, and refusals.
 
-use core::net::IpAddr;
-
-use whimbrel_ids::{DecodeError, DecodeErrorKind, Reader};
+use whimbrel_broker_common::causes;
+use whimbrel_broker_common::codec::{parse_salted, salted_message};
+use whimbrel_broker_common::envelope::TAG_OCTETS;
+use whimbrel_broker_common::refusal::BrokerRefusal;
+use whimbrel_broker_common::session::{emit_filters, read_filters};
+use whimbrel_ids::{DecodeError, DecodeErrorKind};
 use zeroize::Zeroizing;
 
-use super::certificate::Certificate;
 use super::grant::SignedGrant;
 use super::home::{Release, SignedChallenge};
 use super::request::{AnswerKey, TICKET_OCTETS, Ticket};
-use super::{SapMessageType, emit_part, read_flag, read_part, read_signature, whole};
-use crate::causes;
-use crate::crypto::{
-    PrivateKey, Seed, Sender, Share, SharedSecret, Signature, Signed, SigningKey, TAG_OCTETS, VerifyingKey,
-    open,
+use super::{
+    Certificate, EpochKey, Filter, MessageField, Sap, SapMessageType, emit_part, read_flag, read_part, whole,
 };
-use crate::id::{Domain, OperatorId};
-
-/// A broker's public key of an epoch: users seal their requests to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EpochKey {
-    /// Its identifier: the home network public key identifier of the SUCI.
-    pub id: u8,
-    /// Public key of the epoch.
-    pub public: Share,
-}
-
-fn emit_key(key: Option<&EpochKey>, out: &mut Vec<u8>) {
-    match key {
-        None => out.push(0),
-        Some(key) => {
-            out.extend_from_slice(&[1, key.id]);
-            out.extend_from_slice(&key.public.0);
-        }
-    }
-}
-
-fn read_key(r: &mut Reader<'_>) -> Result<Option<EpochKey>, DecodeError> {
-    const IE: &str = "broker key";
-    Ok(match read_flag(r, IE)? {
-        false => None,
-        true => Some(EpochKey { id: r.u8(IE)?, public: Share(r.array(IE)?) }),
-    })
-}
-
-/// Traffic that the operator drops on the broker's order: to or from these addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Filter {
-    address: IpAddr,
-    prefix: u8,
-}
-
-impl Filter {
-    /// `None` if the prefix is longer than the address or bits are set behind it.
-    pub fn new(address: IpAddr, prefix: u8) -> Option<Self> {
-        let (bits, len) = match address {
-            IpAddr::V4(a) => (u128::from(a.to_bits()) << 96, 32),
-            IpAddr::V6(a) => (a.to_bits(), 128),
-        };
-        let tail = bits.checked_shl(u32::from(prefix)).unwrap_or(0);
-        (prefix <= len && tail == 0).then_some(Self { address, prefix })
-    }
-
-    /// The first address.
-    pub const fn address(&self) -> IpAddr {
-        self.address
-    }
-
-    /// How many leading bits count.
-    pub const fn prefix(&self) -> u8 {
-        self.prefix
-    }
-
-    /// The longest list of them, with the intercept flag before it.
-    pub(crate) const LIST_OCTETS_MAX: usize = 1 + 1 + OperatorOrders::FILTERS_MAX * 18;
-}
-
-/// The intercept flag and the filters. Panics on more filters than the bound.
-pub(super) fn emit_filters(intercept: bool, filters: &[Filter], out: &mut Vec<u8>) {
-    assert!(filters.len() <= OperatorOrders::FILTERS_MAX);
-    out.extend_from_slice(&[u8::from(intercept), filters.len() as u8]);
-    for filter in filters {
-        match filter.address {
-            IpAddr::V4(a) => {
-                out.push(4);
-                out.extend_from_slice(&a.octets());
-            }
-            IpAddr::V6(a) => {
-                out.push(6);
-                out.extend_from_slice(&a.octets());
-            }
-        }
-        out.push(filter.prefix);
-    }
-}
-
-pub(super) fn read_filters(r: &mut Reader<'_>) -> Result<(bool, Vec<Filter>), DecodeError> {
-    const IE: &str = "orders";
-    let intercept = read_flag(r, "intercept")?;
-    let too_many = r.error(DecodeErrorKind::TooMany, "filters");
-    let count = usize::from(r.u8(IE)?);
-    if count > OperatorOrders::FILTERS_MAX {
-        return Err(too_many);
-    }
-    let mut filters = Vec::with_capacity(count);
-    for _ in 0..count {
-        let invalid = r.error(DecodeErrorKind::InvalidValue, "filter");
-        let address = match r.u8(IE)? {
-            4 => IpAddr::from(r.array::<4>(IE)?),
-            6 => IpAddr::from(r.array::<16>(IE)?),
-            _ => return Err(invalid),
-        };
-        filters.push(Filter::new(address, r.u8(IE)?).ok_or(invalid)?);
-    }
-    Ok((intercept, filters))
-}
+use crate::crypto::{PrivateKey, SAP, Seed, Share, SharedSecret};
 
 /// `info` of the HPKE context from the broker to the operator.
 const ORDERS_INFO: &[u8] = b"SAP-v1 orders";
@@ -138,29 +38,26 @@ impl core::fmt::Debug for OperatorOrders {
 
 impl OperatorOrders {
     /// The most filters of a session.
-    pub const FILTERS_MAX: usize = 8;
-    const OCTETS_MAX: usize = 32 + Filter::LIST_OCTETS_MAX;
+    pub const FILTERS_MAX: usize = Filter::MAX;
+    const OCTETS_MAX: usize = 32 + 1 + Filter::LIST_OCTETS_MAX;
 
     /// Seals them to the operator's share, for the request that `key` names: an encapsulated key and a
     /// ciphertext. `None` if the share is of small order.
     pub fn seal(&self, share: &Share, key: &AnswerKey, seed: &Seed) -> Option<Box<[u8]>> {
-        let mut sender = Sender::new(share, ORDERS_INFO, seed)?;
-        let sealed = sender.seal(&self.to_octets(), &key.0);
-        Some([&sender.enc()[..], &sealed].concat().into())
+        SAP.seal_part(share, ORDERS_INFO, seed, (self.to_octets(), &key.0))
     }
 
     /// Opens them with the operator's ephemeral key. `None` if they were not sealed to it for the request that `key` names.
     pub fn open(private: &PrivateKey, key: &AnswerKey, sealed: &[u8]) -> Option<Self> {
-        let (enc, sealed) = sealed.split_first_chunk::<32>()?;
-        let (plain, _) = open(private, enc, ORDERS_INFO, sealed, &key.0)?;
-        Self::parse(&plain).ok()
+        Self::parse(&SAP.open_part(private, ORDERS_INFO, sealed, &key.0)?).ok()
     }
 
     /// Its octets. Panics on more filters than the bound.
     pub fn to_octets(&self) -> Zeroizing<Vec<u8>> {
         let mut out = Zeroizing::new(Vec::with_capacity(Self::OCTETS_MAX));
         out.extend_from_slice(self.ss.octets());
-        emit_filters(self.intercept, &self.filters, &mut out);
+        out.push(u8::from(self.intercept));
+        emit_filters(&self.filters, &mut out);
         out
     }
 
@@ -168,8 +65,7 @@ impl OperatorOrders {
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         whole(octets, |r| {
             let ss = SharedSecret::new(r.array("ss")?);
-            let (intercept, filters) = read_filters(r)?;
-            Ok(Self { ss, intercept, filters })
+            Ok(Self { ss, intercept: read_flag(r, "intercept")?, filters: read_filters(r)? })
         })
     }
 }
@@ -201,14 +97,8 @@ impl UserAnswer {
         let mut out = Zeroizing::new(Vec::with_capacity(Self::OCTETS_MAX));
         out.extend_from_slice(&self.grant.to_octets());
         out.extend_from_slice(self.ss.octets());
-        match &self.ticket {
-            None => out.push(0),
-            Some(ticket) => {
-                out.push(1);
-                out.extend_from_slice(&ticket.0);
-            }
-        }
-        emit_key(self.next_key.as_ref(), &mut out);
+        self.ticket.emit(&mut out);
+        self.next_key.emit(&mut out);
         out
     }
 
@@ -217,11 +107,7 @@ impl UserAnswer {
         whole(octets, |r| {
             let grant = SignedGrant::read(r)?;
             let ss = SharedSecret::new(r.array("ss")?);
-            let ticket = match read_flag(r, "ticket")? {
-                false => None,
-                true => Some(Ticket(r.array("ticket")?)),
-            };
-            Ok(Self { grant, ss, ticket, next_key: read_key(r)? })
+            Ok(Self { grant, ss, ticket: MessageField::read(r)?, next_key: MessageField::read(r)? })
         })
     }
 }
@@ -242,20 +128,13 @@ impl AnswerU {
 
     /// The octets that `MESSAGES.md` lays out.
     pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = SapMessageType::AnswerU.begin();
-        out.extend_from_slice(&self.salt);
-        emit_part(&self.sealed, &mut out);
-        out
+        salted_message(SapMessageType::AnswerU.head(), &self.salt, &self.sealed)
     }
 
     /// Parses one. Errors: [`DecodeError`].
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
-        whole(octets, |r| {
-            SapMessageType::AnswerU.read(r)?;
-            let salt = r.array("salt")?;
-            let sealed = read_part(r, UserAnswer::OCTETS_MAX + TAG_OCTETS, "sealed answer")?.into();
-            Ok(Self { salt, sealed })
-        })
+        let (head, max) = (SapMessageType::AnswerU.head(), UserAnswer::OCTETS_MAX + TAG_OCTETS);
+        parse_salted(octets, head, max, "sealed answer").map(|(salt, sealed)| Self { salt, sealed })
     }
 }
 
@@ -320,75 +199,8 @@ causes! {
     }
 }
 
-/// The broker's signed refusal of one request by one operator. The operator passes it to the user.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SignedRefusal {
-    /// Domain of the broker.
-    pub broker: Domain,
-    /// Cause of the refusal.
-    pub cause: RefusalCause,
-    /// The operator that asked, authenticated (idT).
-    pub operator: OperatorId,
-    /// H(authReqU), which covers the user's nonce: the broker can give it also for a request that it could not open.
-    pub request: [u8; 32],
-    /// The key to seal the next request to, if this one was sealed to an unknown key.
-    pub key: Option<EpochKey>,
-    /// The broker's signature.
-    pub signature: Signature,
-}
-
-impl SignedRefusal {
-    /// Octets of the longest such message.
-    pub const OCTETS_MAX: usize = 2 + 221 + 1 + 10 + 32 + 34 + 64;
-
-    /// Signs one as the broker.
-    pub fn sign(
-        broker: Domain,
-        cause: RefusalCause,
-        operator: OperatorId,
-        request: [u8; 32],
-        next: Option<EpochKey>,
-        key: &SigningKey,
-    ) -> Self {
-        let mut refusal = Self { broker, cause, operator, request, key: next, signature: Signature([0; 64]) };
-        refusal.signature = key.sign(Signed::Refusal, &refusal.signed_octets());
-        refusal
-    }
-
-    /// Whether the owner of `key` signed it.
-    pub fn is_signed_by(&self, key: &VerifyingKey) -> bool {
-        key.verifies(Signed::Refusal, &self.signed_octets(), &self.signature)
-    }
-
-    fn signed_octets(&self) -> Vec<u8> {
-        let mut out = SapMessageType::Refusal.begin();
-        self.broker.emit(&mut out);
-        out.push(self.cause as u8);
-        self.operator.emit(&mut out);
-        out.extend_from_slice(&self.request);
-        emit_key(self.key.as_ref(), &mut out);
-        out
-    }
-
-    /// The octets that `MESSAGES.md` lays out.
-    pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = self.signed_octets();
-        out.extend_from_slice(&self.signature.0);
-        out
-    }
-
-    /// Parses one. Errors: [`DecodeError`].
-    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
-        whole(octets, |r| {
-            SapMessageType::Refusal.read(r)?;
-            let broker = Domain::read(r)?;
-            let cause = RefusalCause::read(r)?;
-            let operator = OperatorId::read(r)?;
-            let (request, key) = (r.array("request")?, read_key(r)?);
-            Ok(Self { broker, cause, operator, request, key, signature: read_signature(r)? })
-        })
-    }
-}
+/// The broker's signed refusal of one request by one operator, authenticated (idT). The operator passes it to the user.
+pub type SignedRefusal = BrokerRefusal<Sap>;
 
 /// The statement of the broker to the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! The grant: the broker's signed word, in clear, that the operator may serve one session of one of its
 //! users. The operator can show it to a judge.
 
+use whimbrel_broker_common::signed_message;
 use whimbrel_ids::{DecodeError, Reader};
 
-use super::certificate::Validity;
-use super::terms::{Qos, Terms};
-use super::{SapMessageType, read_signature, whole};
-use crate::crypto::{Share, Signature, Signed, SigningKey, VerifyingKey, hash};
+use super::terms::Terms;
+use super::{MessageField, Qos, SapMessageType, Validity, read_signature, whole};
+use crate::crypto::{Share, Signature, Signed, SigningKey, hash};
 use crate::id::{Domain, OperatorId, Pseudonym};
 
 /// The terms that the broker grants.
@@ -39,7 +39,7 @@ pub struct Grant {
 
 impl Grant {
     /// In place of the share of an ordinary UE, which has none: no share of SAP, since it is of small order.
-    pub const NO_SHARE: Share = Share([0; 32]);
+    pub const NO_SHARE: Share = Share::NONE;
 
     /// True if it is of an ordinary UE (class 2), whose usage the operator alone reports.
     pub fn is_of_ordinary_ue(&self) -> bool {
@@ -112,28 +112,16 @@ impl SignedGrant {
 
     /// Signs it as the broker.
     pub fn sign(grant: Grant, key: &SigningKey) -> Self {
-        let signature = key.sign(Signed::Grant, &grant.to_octets());
-        Self { grant, signature }
+        Self { grant, signature: Signature::NONE }.with_signature(key)
     }
 
-    /// Whether the owner of `key` signed it.
-    pub fn is_signed_by(&self, key: &VerifyingKey) -> bool {
-        key.verifies(Signed::Grant, &self.grant.to_octets(), &self.signature)
-    }
-
-    /// The octets that `MESSAGES.md` lays out.
-    pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = self.grant.to_octets();
-        out.extend_from_slice(&self.signature.0);
-        out
-    }
-
-    /// Parses one. Errors: [`DecodeError`].
-    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
-        whole(octets, Self::read)
+    fn signed_octets(&self) -> Vec<u8> {
+        self.grant.to_octets()
     }
 
     pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Self { grant: Grant::read(r)?, signature: read_signature(r)? })
     }
 }
+
+signed_message!(SignedGrant as Signed::Grant);

@@ -2,20 +2,19 @@
 //! it challenges the UE through the operator, and releases SUPI, K_SEAF and grant when the operator shows the
 //! UE's response (5G-AKA with home control, TS 33.501 §6.1.3.2).
 
+use whimbrel_broker_common::envelope::TAG_OCTETS;
+use whimbrel_broker_common::session::{emit_filters, read_filters};
+use whimbrel_broker_common::signed_message;
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Instant, PlmnId, Reader, Supi};
 use zeroize::Zeroizing;
 
-use super::answer::{Filter, emit_filters, read_filters};
-use super::certificate::Certificate;
 use super::terms::Terms;
-use super::{SapMessageType, emit_part, read_flag, read_part, read_signature, whole};
-use crate::crypto::{
-    KSeaf, PrivateKey, Seed, Sender, Share, Signature, Signed, SigningKey, VerifyingKey, hash, open,
+use super::{
+    Certificate, Filter, MessageField, Resynchronisation, SCHEME_OUTPUT_OCTETS_MAX, SapMessageType,
+    emit_part, read_flag, read_part, read_signature, whole,
 };
+use crate::crypto::{KSeaf, PrivateKey, SAP, Seed, Share, Signature, Signed, SigningKey, hash};
 use crate::id::{Domain, OperatorId};
-
-/// A scheme output of a SUCI of type IMSI: a compressed point (33), a MSIN (8 at most), a tag (8): TS 33.501 Annex C.3.4.2.
-pub const SCHEME_OUTPUT_OCTETS_MAX: usize = 33 + 8 + 8;
 
 /// How the operator names a UE to the broker.
 #[derive(Clone, PartialEq, Eq)]
@@ -53,7 +52,7 @@ impl Subscriber {
             }
             Self::Suci { plmn, scheme, key_id, output } => {
                 out.push(2);
-                out.extend_from_slice(&plmn.nas_octets());
+                plmn.emit(out);
                 out.extend_from_slice(&[*scheme, *key_id]);
                 emit_part(output, out);
             }
@@ -90,21 +89,6 @@ fn read_supi(r: &mut Reader<'_>) -> Result<Supi, DecodeError> {
     Supi::from_digits(r.take(count, IE)?.iter().copied()).ok_or(invalid)
 }
 
-/// What a USIM sends when it finds SQN out of range (TS 33.102 §6.3.3).
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Resynchronisation {
-    /// The challenge that it refused.
-    pub rand: [u8; 16],
-    /// SQN_MS, concealed, and MAC-S.
-    pub auts: [u8; 14],
-}
-
-impl core::fmt::Debug for Resynchronisation {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("Resynchronisation(…)")
-    }
-}
-
 /// The operator that asks, what it offers, and its signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asker {
@@ -128,7 +112,7 @@ impl Asker {
         terms: Terms,
         now: Instant,
     ) -> Self {
-        let mut asker = Self { certificate, terms, time: now.as_secs(), signature: Signature([0; 64]) };
+        let mut asker = Self { certificate, terms, time: now.as_secs(), signature: Signature::NONE };
         asker.signature = key.sign(kind, &asker.signed_octets(question, operator));
         asker
     }
@@ -196,26 +180,14 @@ impl VectorQuestion {
         self.broker.emit(&mut out);
         self.subscriber.emit(&mut out);
         out.extend_from_slice(&self.nonce);
-        match &self.resynchronisation {
-            None => out.push(0),
-            Some(Resynchronisation { rand, auts }) => {
-                out.push(1);
-                out.extend_from_slice(rand);
-                out.extend_from_slice(auts);
-            }
-        }
+        self.resynchronisation.emit(&mut out);
         out
     }
 
     pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         SapMessageType::VectorRequest.read(r)?;
         let (broker, subscriber) = (Domain::read(r)?, Subscriber::read(r)?);
-        let nonce = r.array("nonce")?;
-        let resynchronisation = match read_flag(r, "resynchronisation")? {
-            false => None,
-            true => Some(Resynchronisation { rand: r.array("RAND")?, auts: r.array("AUTS")? }),
-        };
-        Ok(Self { broker, subscriber, nonce, resynchronisation })
+        Ok(Self { broker, subscriber, nonce: r.array("nonce")?, resynchronisation: MessageField::read(r)? })
     }
 }
 
@@ -353,14 +325,8 @@ impl SignedChallenge {
 
     /// Signs it as the broker.
     #[must_use]
-    pub fn sign(mut self, key: &SigningKey) -> Self {
-        self.signature = key.sign(Signed::Challenge, &self.signed_octets());
-        self
-    }
-
-    /// Whether the owner of `key` signed it.
-    pub fn is_signed_by(&self, key: &VerifyingKey) -> bool {
-        key.verifies(Signed::Challenge, &self.signed_octets(), &self.signature)
+    pub fn sign(self, key: &SigningKey) -> Self {
+        self.with_signature(key)
     }
 
     fn signed_octets(&self) -> Vec<u8> {
@@ -373,29 +339,21 @@ impl SignedChallenge {
         out
     }
 
-    /// The octets that `MESSAGES.md` lays out.
-    pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = self.signed_octets();
-        out.extend_from_slice(&self.signature.0);
-        out
-    }
-
-    /// Parses one. Errors: [`DecodeError`].
-    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
-        whole(octets, |r| {
-            SapMessageType::Challenge.read(r)?;
-            Ok(Self {
-                broker: Domain::read(r)?,
-                operator: OperatorId::read(r)?,
-                request: r.array("request")?,
-                rand: r.array("RAND")?,
-                autn: r.array("AUTN")?,
-                hxres_star: r.array("HXRES*")?,
-                signature: read_signature(r)?,
-            })
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        SapMessageType::Challenge.read(r)?;
+        Ok(Self {
+            broker: Domain::read(r)?,
+            operator: OperatorId::read(r)?,
+            request: r.array("request")?,
+            rand: r.array("RAND")?,
+            autn: r.array("AUTN")?,
+            hxres_star: r.array("HXRES*")?,
+            signature: read_signature(r)?,
         })
     }
 }
+
+signed_message!(SignedChallenge as Signed::Challenge);
 
 /// `info` of the HPKE context from the broker to the operator.
 const RELEASE_INFO: &[u8] = b"SAP-v1 release";
@@ -421,22 +379,17 @@ impl core::fmt::Debug for Release {
 
 impl Release {
     /// The longest, sealed.
-    pub(crate) const SEALED_OCTETS_MAX: usize =
-        32 + 16 + 32 + Filter::LIST_OCTETS_MAX + crate::crypto::TAG_OCTETS;
+    pub(crate) const SEALED_OCTETS_MAX: usize = 32 + 16 + 32 + 1 + Filter::LIST_OCTETS_MAX + TAG_OCTETS;
 
     /// Seals it to the operator's share, for the confirmation of this hash: an encapsulated key and a
     /// ciphertext. `None` if the share is of small order.
     pub fn seal(&self, share: &Share, confirmation: &[u8; 32], seed: &Seed) -> Option<Box<[u8]>> {
-        let mut sender = Sender::new(share, RELEASE_INFO, seed)?;
-        let sealed = sender.seal(&self.to_octets(), confirmation);
-        Some([&sender.enc()[..], &sealed].concat().into())
+        SAP.seal_part(share, RELEASE_INFO, seed, (self.to_octets(), confirmation))
     }
 
     /// Opens it with the operator's ephemeral key. `None` if it was not sealed to it for the confirmation of this hash.
     pub fn open(private: &PrivateKey, confirmation: &[u8; 32], sealed: &[u8]) -> Option<Self> {
-        let (enc, sealed) = sealed.split_first_chunk::<32>()?;
-        let (plain, _) = open(private, enc, RELEASE_INFO, sealed, confirmation)?;
-        Self::parse(&plain).ok()
+        Self::parse(&SAP.open_part(private, RELEASE_INFO, sealed, confirmation)?).ok()
     }
 
     /// Its octets. Panics on more filters than the bound.
@@ -444,7 +397,8 @@ impl Release {
         let mut out = Zeroizing::new(Vec::with_capacity(Self::SEALED_OCTETS_MAX));
         emit_supi(self.supi, &mut out);
         out.extend_from_slice(self.k_seaf.octets());
-        emit_filters(self.intercept, &self.filters, &mut out);
+        out.push(u8::from(self.intercept));
+        emit_filters(&self.filters, &mut out);
         out
     }
 
@@ -452,8 +406,7 @@ impl Release {
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
         whole(octets, |r| {
             let (supi, k_seaf) = (read_supi(r)?, KSeaf::new(r.array("K_SEAF")?));
-            let (intercept, filters) = read_filters(r)?;
-            Ok(Self { supi, k_seaf, intercept, filters })
+            Ok(Self { supi, k_seaf, intercept: read_flag(r, "intercept")?, filters: read_filters(r)? })
         })
     }
 }

@@ -2,6 +2,8 @@
 
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Reader};
 
+use super::Qos;
+
 /// The price of one MiB (2^20 octets) in each direction, in millionths of a unit of the currency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Price {
@@ -85,17 +87,6 @@ impl QosOffer {
     }
 }
 
-/// The QoS of a session (qosInfo of chapter 3.4.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Qos {
-    /// Session AMBR uplink, in kbit/s.
-    pub ul_kbps: u32,
-    /// Session AMBR downlink, in kbit/s.
-    pub dl_kbps: u32,
-    /// 5QI of the default QoS flow; never the reserved 0.
-    pub five_qi: u8,
-}
-
 /// The terms on which an operator serves.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Terms {
@@ -147,18 +138,5 @@ impl Terms {
         let five_qis = FiveQis::new(r.take(count, IE)?).ok_or(invalid)?;
         let qos = QosOffer { ul_kbps_max, dl_kbps_max, five_qis };
         Ok(Self { price, qos, report_cycle_s: r.u16(IE)? })
-    }
-}
-
-impl Qos {
-    pub(crate) fn emit(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.ul_kbps.to_be_bytes());
-        out.extend_from_slice(&self.dl_kbps.to_be_bytes());
-        out.push(self.five_qi);
-    }
-
-    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        const IE: &str = "QoS";
-        Ok(Self { ul_kbps: r.u32(IE)?, dl_kbps: r.u32(IE)?, five_qi: r.u8(IE)? })
     }
 }

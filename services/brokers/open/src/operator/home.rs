@@ -2,16 +2,16 @@
 //! operator, and releases SUPI, K_SEAF and grant for the UE's response. The operator is the SEAF of TS 33.501
 //! §6.1.3.2, the broker the AUSF.
 
+use whimbrel_broker_common::check_all;
 use whimbrel_ids::{Instant, Supi};
 
 use super::{OperatorError, Question};
-use crate::crypto::{KSeaf, PrivateKey, Seed, hash};
+use crate::crypto::{KSeaf, PrivateKey, SAP, Seed, hash};
 use crate::id::{Domain, OperatorId};
 use crate::msg::{
     AnswerBody, AnswerT, Certificate, ConfirmationQuestion, Filter, Grant, Release, Resynchronisation,
     SignedChallenge, SignedGrant, SignedRefusal, Subscriber, Terms, Trust, VectorQuestion,
 };
-use crate::user::is_valid_now;
 
 /// The operator has asked for a challenge. What it asks is a function of the UE, its terms and the seed, so a
 /// replica that has these asks the same.
@@ -66,10 +66,10 @@ impl HomeAttach {
         resynchronisation: Option<Resynchronisation>,
         seed: &Seed,
     ) -> (Self, Question) {
-        let nonce = *seed.derive("nonce");
+        let nonce = *SAP.draw(seed, "nonce");
         let question = VectorQuestion { broker, subscriber, nonce, resynchronisation };
         let request = question.hash(id, &terms);
-        let private = PrivateKey::ephemeral(seed);
+        let private = SAP.ephemeral_key(seed);
         let attach = Self { id, terms: terms.clone(), broker: question.broker.clone(), request, private };
         (attach, Question::Vector { question, terms })
     }
@@ -79,13 +79,12 @@ impl HomeAttach {
         let (certificate, body) = self.answer(octets, trust, now)?;
         let AnswerBody::Challenged(challenge) = body else { return Err(OperatorError::OtherAnswer) };
         let SignedChallenge { operator, request, rand, autn, hxres_star, .. } = challenge;
-        let checks = [
+        check_all([
             (challenge.is_signed_by(&certificate.key), OperatorError::BrokerSignature),
             (challenge.broker == self.broker, OperatorError::OtherBroker),
             (operator == self.id, OperatorError::OtherOperator),
             (request == self.request, OperatorError::OtherRequest),
-        ];
-        all(checks)?;
+        ])?;
         Ok(Challenge { rand, autn, hxres_star })
     }
 
@@ -113,7 +112,7 @@ impl HomeAttach {
             return Err(OperatorError::OtherAnswer);
         };
         let grant = &signed.grant;
-        let checks = [
+        check_all([
             (signed.is_signed_by(&certificate.key), OperatorError::BrokerSignature),
             (grant.broker == self.broker, OperatorError::OtherBroker),
             (grant.operator == self.id, OperatorError::OtherOperator),
@@ -122,10 +121,9 @@ impl HomeAttach {
             (grant.operator_share == self.private.share(), OperatorError::OtherShare),
             (grant.terms == self.terms, OperatorError::TermsNotOffered),
             (self.terms.qos.covers(&grant.qos), OperatorError::QosNotOffered),
-            (is_valid_now(grant, now), OperatorError::NotValidNow),
+            (grant.validity.contains_within_skew(now), OperatorError::NotValidNow),
             (grant.orders == hash(&release), OperatorError::OtherOrders),
-        ];
-        all(checks)?;
+        ])?;
         let confirmation = self.confirmation(res_star).hash(self.id, &self.terms);
         let opened = Release::open(&self.private, &confirmation, &release).ok_or(OperatorError::Orders)?;
         let Release { supi, k_seaf, intercept, filters } = opened;
@@ -158,8 +156,4 @@ impl HomeAttach {
         let of = (&self.broker, self.id, &self.request);
         super::refused(of, refusal, certificate)
     }
-}
-
-fn all<const N: usize>(checks: [(bool, OperatorError); N]) -> Result<(), OperatorError> {
-    checks.into_iter().try_for_each(|(holds, error)| if holds { Ok(()) } else { Err(error) })
 }

@@ -1,15 +1,16 @@
 //! How reports come to the broker: the operator sends its own and passes on those of its users, and the broker answers with receipts.
 
+use whimbrel_broker_common::{check_all, signed_message};
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Instant, Reader};
 
 use super::receipt::SignedReceipt;
 use super::report::SealedReport;
 use crate::CLOCK_SKEW_MAX_S;
-use crate::crypto::{Share, Signature, Signed, SigningKey, hash};
+use crate::crypto::{Signature, Signed, SigningKey, hash};
 use crate::id::{Domain, OperatorId};
 use crate::msg::{
-    Certificate, CertificateError, EpochKey, Rejection, SapMessageType, Trust, emit_part, read_part,
-    read_signature, whole,
+    Certificate, CertificateError, EpochKey, MessageField, Rejection, SapMessageType, Trust, emit_part,
+    read_part, read_signature, whole,
 };
 
 /// Reports that the operator sends at once.
@@ -54,10 +55,8 @@ impl Delivery {
         key: &SigningKey,
     ) -> Self {
         assert!(reports.len() <= Self::REPORTS_MAX);
-        let signature = Signature([0; 64]);
-        let mut delivery = Self { broker, certificate, time: now.as_secs(), received, reports, signature };
-        delivery.signature = key.sign(Signed::UsageDelivery, &delivery.signed_octets());
-        delivery
+        let (time, signature) = (now.as_secs(), Signature::NONE);
+        Self { broker, certificate, time, received, reports, signature }.with_signature(key)
     }
 
     fn signed_octets(&self) -> Vec<u8> {
@@ -71,31 +70,21 @@ impl Delivery {
         out
     }
 
-    /// The octets that `MESSAGES.md` lays out.
-    pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = self.signed_octets();
-        out.extend_from_slice(&self.signature.0);
-        out
-    }
-
-    /// Parses one. Errors: [`DecodeError`].
-    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
-        whole(octets, |r| {
-            SapMessageType::UsageDelivery.read(r)?;
-            let broker = Domain::read(r)?;
-            let certificate = Certificate::parse(read_part(r, Certificate::OCTETS_MAX, "certificate")?)?;
-            let (time, received) = (r.u64("time")?, r.u64("receipt number")?);
-            let too_many = r.error(DecodeErrorKind::TooMany, "reports");
-            let count = usize::from(r.u8("reports")?);
-            if count > Self::REPORTS_MAX {
-                return Err(too_many);
-            }
-            let report = |r: &mut Reader<'_>| {
-                SealedReport::parse(read_part(r, SealedReport::OCTETS_MAX, "sealed report")?)
-            };
-            let reports = (0..count).map(|_| report(r)).collect::<Result<_, _>>()?;
-            Ok(Self { broker, certificate, time, received, reports, signature: read_signature(r)? })
-        })
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        SapMessageType::UsageDelivery.read(r)?;
+        let broker = Domain::read(r)?;
+        let certificate = Certificate::parse(read_part(r, Certificate::OCTETS_MAX, "certificate")?)?;
+        let (time, received) = (r.u64("time")?, r.u64("receipt number")?);
+        let too_many = r.error(DecodeErrorKind::TooMany, "reports");
+        let count = usize::from(r.u8("reports")?);
+        if count > Self::REPORTS_MAX {
+            return Err(too_many);
+        }
+        let report = |r: &mut Reader<'_>| {
+            SealedReport::parse(read_part(r, SealedReport::OCTETS_MAX, "sealed report")?)
+        };
+        let reports = (0..count).map(|_| report(r)).collect::<Result<_, _>>()?;
+        Ok(Self { broker, certificate, time, received, reports, signature: read_signature(r)? })
     }
 
     /// Its sender, as the broker may believe. Errors: why the broker rejects it.
@@ -114,7 +103,7 @@ impl Delivery {
             CertificateError::Expired => Rejection::CertificateExpired,
             CertificateError::Revoked => Rejection::CertificateRevoked,
         })?;
-        if !self.certificate.key.verifies(Signed::UsageDelivery, &self.signed_octets(), &self.signature) {
+        if !self.is_signed_by(&self.certificate.key) {
             return Err(Rejection::OperatorSignature);
         }
         if self.time.abs_diff(now.as_secs()) > CLOCK_SKEW_MAX_S {
@@ -123,6 +112,8 @@ impl Delivery {
         Ok(id)
     }
 }
+
+signed_message!(Delivery as Signed::UsageDelivery);
 
 /// The statement of the broker about a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -217,7 +208,7 @@ impl DeliveryAnswer {
         signing: &SigningKey,
     ) -> Self {
         assert!(receipts.len() <= Self::RECEIPTS_MAX && outcomes.len() <= Delivery::REPORTS_MAX);
-        let signature = Signature([0; 64]);
+        let signature = Signature::NONE;
         let body = DeliveryBody::Taken { key, outcomes, receipts, signature };
         let mut answer = Self { certificate, delivery: hash(delivery), body };
         let signed = signing.sign(Signed::UsageAnswer, &answer.signed_octets());
@@ -238,8 +229,8 @@ impl DeliveryAnswer {
         out.extend_from_slice(&self.delivery);
         match &self.body {
             DeliveryBody::Taken { key, outcomes, receipts, .. } => {
-                out.extend_from_slice(&[1, key.id]);
-                out.extend_from_slice(&key.public.0);
+                out.push(1);
+                key.emit(&mut out);
                 out.push(outcomes.len() as u8);
                 out.extend_from_slice(outcomes);
                 out.push(receipts.len() as u8);
@@ -278,7 +269,7 @@ impl DeliveryAnswer {
 
     fn read_taken(r: &mut Reader<'_>) -> Result<DeliveryBody, DecodeError> {
         const IE: &str = "answer to reports";
-        let key = EpochKey { id: r.u8(IE)?, public: Share(r.array(IE)?) };
+        let key = EpochKey::read(r)?;
         let too_many = r.error(DecodeErrorKind::TooMany, IE);
         let count = usize::from(r.u8(IE)?);
         if count > Delivery::REPORTS_MAX {
@@ -318,14 +309,13 @@ impl DeliveryAnswer {
         let mine = |r: &SignedReceipt| {
             r.is_signed_by(by) && r.receipt.operator == operator && r.receipt.broker == delivery.broker
         };
-        let checks = [
+        check_all([
             (*broker == delivery.broker, DeliveryError::OtherBroker),
             (by.verifies(Signed::UsageAnswer, &signed, &signature), DeliveryError::BrokerSignature),
             (answer.delivery == hash(&delivery.to_octets()), DeliveryError::OtherDelivery),
             (outcomes.len() == delivery.reports.len(), DeliveryError::Outcomes),
             (receipts.iter().all(mine), DeliveryError::Receipt),
-        ];
-        checks.into_iter().try_for_each(|(holds, error)| if holds { Ok(()) } else { Err(error) })?;
+        ])?;
         Ok((key, outcomes, receipts))
     }
 }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use whimbrel_broker_common::signed_message;
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Reader};
 
 use super::report::{Direction, Report};
 use crate::crypto::{Signature, Signed, SigningKey, VerifyingKey};
 use crate::id::{Domain, OperatorId, Pseudonym};
-use crate::msg::{Price, SapMessageType, emit_part, read_part, read_signature, whole};
+use crate::msg::{MessageField, Price, SapMessageType, emit_part, read_part, read_signature};
 
 /// Why the broker pays what it pays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -133,8 +134,7 @@ impl Receipt {
 
     /// Signs it as the broker.
     pub fn sign(self, key: &SigningKey) -> SignedReceipt {
-        let signature = key.sign(Signed::Receipt, &self.to_octets());
-        SignedReceipt { receipt: self, signature }
+        SignedReceipt { receipt: self, signature: Signature::NONE }.with_signature(key)
     }
 }
 
@@ -151,23 +151,16 @@ impl SignedReceipt {
     /// The longest, in octets.
     pub const OCTETS_MAX: usize = 2 + 1 + Domain::OCTETS_MAX + 10 + 8 + 8 + 16 + 4 + 32 + 1 + 40 + 64;
 
-    /// Whether the owner of `key` signed it.
-    pub fn is_signed_by(&self, key: &VerifyingKey) -> bool {
-        key.verifies(Signed::Receipt, &self.receipt.to_octets(), &self.signature)
+    fn signed_octets(&self) -> Vec<u8> {
+        self.receipt.to_octets()
     }
 
-    /// The octets that `MESSAGES.md` lays out.
-    pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = self.receipt.to_octets();
-        out.extend_from_slice(&self.signature.0);
-        out
-    }
-
-    /// Parses one. Errors: [`DecodeError`].
-    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
-        whole(octets, |r| Ok(Self { receipt: Receipt::read(r)?, signature: read_signature(r)? }))
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { receipt: Receipt::read(r)?, signature: read_signature(r)? })
     }
 }
+
+signed_message!(SignedReceipt as Signed::Receipt);
 
 /// A settlement statement: receipts of one operator, without a gap, and their sum.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -240,9 +233,8 @@ impl Statement {
             return None;
         }
         let totals = sum(&lines)?;
-        let mut statement = Self { broker, operator, time, lines, totals, signature: Signature([0; 64]) };
-        statement.signature = key.sign(Signed::Statement, &statement.signed_octets());
-        Some(statement)
+        let signature = Signature::NONE;
+        Some(Self { broker, operator, time, lines, totals, signature }.with_signature(key))
     }
 
     fn signed_octets(&self) -> Vec<u8> {
@@ -256,36 +248,26 @@ impl Statement {
         out
     }
 
-    /// The octets that `MESSAGES.md` lays out.
-    pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = self.signed_octets();
-        out.extend_from_slice(&self.signature.0);
-        out
-    }
-
-    /// Parses one. Errors: [`DecodeError`].
-    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         const IE: &str = "statement";
-        whole(octets, |r| {
-            SapMessageType::Statement.read(r)?;
-            let (broker, operator, time) = (Domain::read(r)?, OperatorId::read(r)?, r.u64(IE)?);
-            let totals = Totals::read(r)?;
-            let too_many = r.error(DecodeErrorKind::TooMany, IE);
-            let count = r.u32(IE)? as usize;
-            if count > Self::LINES_MAX {
-                return Err(too_many);
-            }
-            let mut lines = Vec::new();
-            for _ in 0..count {
-                lines.push(SignedReceipt::parse(read_part(r, SignedReceipt::OCTETS_MAX, "receipt")?)?);
-            }
-            Ok(Self { broker, operator, time, lines, totals, signature: read_signature(r)? })
-        })
+        SapMessageType::Statement.read(r)?;
+        let (broker, operator, time) = (Domain::read(r)?, OperatorId::read(r)?, r.u64(IE)?);
+        let totals = Totals::read(r)?;
+        let too_many = r.error(DecodeErrorKind::TooMany, IE);
+        let count = r.u32(IE)? as usize;
+        if count > Self::LINES_MAX {
+            return Err(too_many);
+        }
+        let mut lines = Vec::new();
+        for _ in 0..count {
+            lines.push(SignedReceipt::parse(read_part(r, SignedReceipt::OCTETS_MAX, "receipt")?)?);
+        }
+        Ok(Self { broker, operator, time, lines, totals, signature: read_signature(r)? })
     }
 
     /// True if the broker, whose key is `key`, has signed the statement and each line, no line is missing and the sum is right.
     pub fn verify(&self, key: &VerifyingKey) -> Result<(), StatementError> {
-        if !key.verifies(Signed::Statement, &self.signed_octets(), &self.signature) {
+        if !self.is_signed_by(key) {
             return Err(StatementError::Signature);
         }
         let mut former = None;
@@ -306,6 +288,8 @@ impl Statement {
         if sum(&self.lines) == Some(self.totals) { Ok(()) } else { Err(StatementError::Sum) }
     }
 }
+
+signed_message!(Statement as Signed::Statement);
 
 fn sum(lines: &[SignedReceipt]) -> Option<Totals> {
     lines.iter().try_fold(Totals::default(), |sum, line| sum.plus(&line.receipt.totals))

@@ -1,12 +1,15 @@
 //! A traffic report: what one party of a session has measured up to the end of one cycle (chapter 3.4.3).
 
+use whimbrel_broker_common::envelope::TAG_OCTETS;
+use whimbrel_broker_common::signed_message;
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Reader};
+use zeroize::Zeroizing;
 
-use crate::crypto::{
-    PrivateKey, Seed, Sender, Signature, Signed, SigningKey, TAG_OCTETS, VerifyingKey, open,
-};
+use crate::crypto::{PrivateKey, SAP, Seed, Signature, Signed, SigningKey};
 use crate::id::{Domain, OperatorId, Pseudonym};
-use crate::msg::{EpochKey, SapMessageType, emit_part, read_flag, read_part, read_signature, whole};
+use crate::msg::{
+    EpochKey, MessageField, SapMessageType, emit_part, read_flag, read_part, read_signature, whole,
+};
 
 /// The party that measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -132,8 +135,7 @@ impl Report {
 
     /// Signs it as the party that measured.
     pub fn sign(self, key: &SigningKey) -> SignedReport {
-        let signature = key.sign(Signed::UsageReport, &self.to_octets());
-        SignedReport { report: self, signature }
+        SignedReport { report: self, signature: Signature::NONE }.with_signature(key)
     }
 }
 
@@ -150,30 +152,23 @@ impl SignedReport {
     /// The longest, in octets.
     pub const OCTETS_MAX: usize = 2 + 1 + 1 + Domain::OCTETS_MAX + 16 + 10 + 4 + 8 + 4 + 1 + 2 * 32 + 64;
 
-    /// Whether the owner of `key` signed it.
-    pub fn is_signed_by(&self, key: &VerifyingKey) -> bool {
-        key.verifies(Signed::UsageReport, &self.report.to_octets(), &self.signature)
+    fn signed_octets(&self) -> Vec<u8> {
+        self.report.to_octets()
     }
 
-    /// The octets that `MESSAGES.md` lays out.
-    pub fn to_octets(&self) -> Vec<u8> {
-        let mut out = self.report.to_octets();
-        out.extend_from_slice(&self.signature.0);
-        out
-    }
-
-    /// Parses one. Errors: [`DecodeError`], also where a count is too high or the cycle began before the session.
-    pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
-        whole(octets, |r| Ok(Self { report: Report::read(r)?, signature: read_signature(r)? }))
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { report: Report::read(r)?, signature: read_signature(r)? })
     }
 
     /// Seals it to the broker. `None` if the broker's key is of small order.
     pub fn seal(&self, to: &EpochKey, seed: &Seed) -> Option<SealedReport> {
-        let mut sender = Sender::new(&to.public, &info(to.id), seed)?;
-        let sealed = sender.seal(&self.to_octets(), &[]).into();
-        Some(SealedReport { key_id: to.id, enc: sender.enc(), sealed })
+        let plain = Zeroizing::new(self.to_octets());
+        let (enc, sealed, _) = SAP.seal(&to.public, &info(to.id), seed, |_| (plain, Vec::new()))?;
+        Some(SealedReport { key_id: to.id, enc, sealed })
     }
 }
+
+signed_message!(SignedReport as Signed::UsageReport);
 
 fn info(key_id: u8) -> Vec<u8> {
     let mut info = b"SAP-v1 usage report ".to_vec();
@@ -199,7 +194,7 @@ impl SealedReport {
 
     /// Opens it as the broker. `None` if it was not sealed to this key, or holds no report.
     pub fn open(&self, key: &PrivateKey) -> Option<SignedReport> {
-        let (plain, _) = open(key, &self.enc, &info(self.key_id), &self.sealed, &[])?;
+        let (plain, _) = SAP.open(key, &self.enc, &info(self.key_id), &self.sealed, &[])?;
         SignedReport::parse(&plain).ok()
     }
 

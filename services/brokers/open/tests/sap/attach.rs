@@ -101,7 +101,7 @@ fn the_next_attach_carries_a_ticket_and_another_pseudonym() {
     let (user, first) = net.attach().unwrap();
     user.answer(&first.answer_u.to_octets(), NOW).unwrap().commit(user, &mut net.sim);
     let (_, request) = net.ask();
-    assert!(request.ticket().is_some());
+    assert!(request.clear_part().is_some());
     let (_, second) = net.attach().unwrap();
     assert_ne!(first.grant.grant.pseudonym, second.grant.grant.pseudonym);
 }

@@ -288,7 +288,7 @@ fn an_operator_that_is_not_authenticated_learns_nothing() {
     let stolen = attach.confirm(res_star).sign(&other, NOW);
     let (answer, _, _) = net.answer(&stolen);
     let AnswerBody::Refused(refusal) = AnswerT::parse(&answer).unwrap().body else { panic!() };
-    assert_eq!((refusal.cause, refusal.operator), (RefusalCause::NoChallenge, t2()));
+    assert_eq!((refusal.cause, refusal.asker), (RefusalCause::NoChallenge, t2()));
 }
 
 #[test]

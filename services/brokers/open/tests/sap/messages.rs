@@ -56,9 +56,9 @@ fn keys() -> impl Strategy<Value = Option<EpochKey>> {
 fn vectors() -> impl Strategy<Value = UserVector> {
     let fields =
         (any::<[u8; 16]>(), operators(), any::<u64>(), any::<[u8; 16]>(), any::<[u8; 32]>(), signatures());
-    fields.prop_map(|(user, operator, counter, nonce, share, signature)| UserVector {
+    fields.prop_map(|(user, asker, counter, nonce, share, signature)| UserVector {
         user: UserId(user),
-        operator,
+        asker,
         counter,
         nonce,
         share: Share(share),
@@ -140,10 +140,10 @@ fn filters() -> impl Strategy<Value = Filter> {
 fn refusals() -> impl Strategy<Value = SignedRefusal> {
     let causes = prop::sample::select(RefusalCause::ALL);
     (domains(), causes, operators(), any::<[u8; 32]>(), keys(), signatures()).prop_map(
-        |(broker, cause, operator, request, key, signature)| SignedRefusal {
+        |(broker, cause, asker, request, key, signature)| SignedRefusal {
             broker,
             cause,
-            operator,
+            asker,
             request,
             key,
             signature,

@@ -184,8 +184,7 @@ impl Real {
                 let AnswerBody::Refused(refusal) = AnswerT::parse(&output.octets).unwrap().body else {
                     panic!()
                 };
-                let known =
-                    |r: &SignedRefusal| (r.operator, r.request) == (refusal.operator, refusal.request);
+                let known = |r: &SignedRefusal| (r.asker, r.request) == (refusal.asker, refusal.request);
                 if !self.refusals.iter().any(known) {
                     self.refusals.push(refusal);
                 }
@@ -283,7 +282,7 @@ impl Real {
     fn refusal(&mut self, world: &World, refusal: Refusal) -> SignedRefusal {
         let request = self.request(refusal.req).hash();
         if world.refusals.contains(&refusal) {
-            let same = |r: &&SignedRefusal| (r.operator, r.request) == (id(refusal.op), request);
+            let same = |r: &&SignedRefusal| (r.asker, r.request) == (id(refusal.op), request);
             return self.refusals.iter().find(same).expect("B refused it").clone();
         }
         let by = signer(refusal.signer);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use whimbrel_broker_common::crypto::k_seaf;
 use whimbrel_open::broker::BrokerEvent;
 use whimbrel_open::carriage::SuciNai;
 use whimbrel_open::crypto::{self, PrivateKey, SigningKey};
@@ -63,7 +64,7 @@ fn the_request_of_another_implementation_is_read_and_granted() {
     let (plain, exporter) = request.open(&v.private("key of epoch")).unwrap();
     let vector = UserVector::parse(&plain).unwrap();
     assert!(vector.is_signed_by(&v.signing("key of user").verifying_key(), &request.head()));
-    assert_eq!((vector.operator, vector.counter), (operator, 41));
+    assert_eq!((vector.asker, vector.counter), (operator, 41));
     assert_eq!(vector.share, v.private("key of share u").share());
     assert_eq!(exporter.k_ausf().octets(), v.octets("K_AUSF"));
 
@@ -93,7 +94,7 @@ fn the_answer_of_another_implementation_gives_its_keys() {
     let orders = OperatorOrders::open(&own, &key, &orders).unwrap();
     assert!(orders.intercept && orders.filters.len() == 2);
     let transcript = grant.grant.transcript();
-    let at_t = crypto::k_seaf(&orders.ss, &own, &grant.grant.user_share, &transcript).unwrap();
+    let at_t = k_seaf(b"SAP-v1 K_SEAF", &orders.ss, &own, &grant.grant.user_share, &transcript).unwrap();
     assert_eq!(at_t.octets(), v.octets("K_SEAF"));
 
     assert_eq!(answer_u.to_octets(), v.octets("answerU"));
@@ -103,7 +104,7 @@ fn the_answer_of_another_implementation_gives_its_keys() {
     assert_eq!((&opened.grant, &opened.ss), (&grant, &orders.ss));
     assert_eq!(opened.next_key.map(|key| key.id), Some(6));
     let own = v.private("key of share u");
-    let at_u = crypto::k_seaf(&opened.ss, &own, &grant.grant.operator_share, &transcript).unwrap();
+    let at_u = k_seaf(b"SAP-v1 K_SEAF", &opened.ss, &own, &grant.grant.operator_share, &transcript).unwrap();
     assert_eq!(at_u, at_t);
 }
 

@@ -5,6 +5,8 @@ use core::str::FromStr;
 
 use whimbrel_ids::{DecodeError, DecodeErrorKind, ParseIdError, PlmnId, Reader};
 
+use crate::codec::MessageField;
+
 /// Network identifier that makes a PLMN a stand-alone non-public network: 44 bits (TS 23.003 §12.7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nid(u64);
@@ -30,8 +32,11 @@ pub struct OperatorId {
     pub nid: Option<Nid>,
 }
 
-impl OperatorId {
-    pub(crate) fn emit(self, out: &mut Vec<u8>) {
+impl MessageField for OperatorId {
+    const NAME: &'static str = "operator";
+    const FIELD_OCTETS_MAX: usize = 3 + 1 + 6;
+
+    fn emit(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.plmn.nas_octets());
         match self.nid {
             None => out.push(0),
@@ -42,8 +47,8 @@ impl OperatorId {
         }
     }
 
-    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        const IE: &str = "operator";
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        const IE: &str = OperatorId::NAME;
         let invalid = r.error(DecodeErrorKind::InvalidValue, IE);
         let plmn = PlmnId::from_nas_octets(r.array(IE)?).ok_or(invalid)?;
         let nid = match r.u8(IE)? {
@@ -104,14 +109,19 @@ impl Domain {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
 
-    pub(crate) fn emit(&self, out: &mut Vec<u8>) {
+impl MessageField for Domain {
+    const NAME: &'static str = "broker domain";
+    const FIELD_OCTETS_MAX: usize = 1 + Self::OCTETS_MAX;
+
+    fn emit(&self, out: &mut Vec<u8>) {
         out.push(self.0.len() as u8);
         out.extend_from_slice(self.0.as_bytes());
     }
 
-    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        const IE: &str = "broker domain";
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        const IE: &str = Domain::NAME;
         let invalid = r.error(DecodeErrorKind::InvalidValue, IE);
         let len = usize::from(r.u8(IE)?);
         let text = core::str::from_utf8(r.take(len, IE)?).map_err(|_| invalid)?;

@@ -7,9 +7,22 @@
 use std::collections::BTreeSet;
 use whimbrel_ids::{DecodeError, DecodeErrorKind, Instant, Reader};
 
-use super::{SapMessageType, read_signature, whole};
-use crate::crypto::{Signature, Signed, SigningKey, VerifyingKey};
+use crate::CLOCK_SKEW_MAX_S;
+use crate::codec::{MessageField, MessageHead, read_signature, whole};
+use crate::crypto::{Signature, SignedKind, SigningKey, VerifyingKey};
 use crate::id::{Domain, OperatorId};
+
+/// The head of a certificate, among the messages of SAP.
+const HEAD: MessageHead = MessageHead { message_type: 7, version: 1 };
+
+/// What an authority signs.
+struct CertificateSignature;
+
+impl SignedKind for CertificateSignature {
+    fn label(self) -> &'static [u8] {
+        b"SAP-v1 certificate\0"
+    }
+}
 
 /// A span of time, in seconds since the Unix epoch; both ends belong to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,13 +39,25 @@ impl Validity {
         (self.from..=self.until).contains(&now.as_secs())
     }
 
-    pub(crate) fn emit(&self, out: &mut Vec<u8>) {
+    /// Whether it contains `now`, give or take what clocks may differ.
+    pub fn contains_within_skew(&self, now: Instant) -> bool {
+        let now = now.as_secs();
+        now.saturating_add(CLOCK_SKEW_MAX_S) >= self.from
+            && now <= self.until.saturating_add(CLOCK_SKEW_MAX_S)
+    }
+}
+
+impl MessageField for Validity {
+    const NAME: &'static str = "validity";
+    const FIELD_OCTETS_MAX: usize = 16;
+
+    fn emit(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.from.to_be_bytes());
         out.extend_from_slice(&self.until.to_be_bytes());
     }
 
-    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self { from: r.u64("validity")?, until: r.u64("validity")? })
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { from: r.u64(Self::NAME)?, until: r.u64(Self::NAME)? })
     }
 }
 
@@ -101,8 +126,8 @@ impl Certificate {
         validity: Validity,
         serial: u64,
     ) -> Self {
-        let mut certificate = Self { subject, key, validity, serial, signature: Signature([0; 64]) };
-        certificate.signature = authority.sign(Signed::Certificate, &certificate.signed_octets());
+        let mut certificate = Self { subject, key, validity, serial, signature: Signature::NONE };
+        certificate.signature = authority.sign(CertificateSignature, &certificate.signed_octets());
         certificate
     }
 
@@ -119,7 +144,7 @@ impl Certificate {
     }
 
     fn signed_octets(&self) -> Vec<u8> {
-        let mut out = SapMessageType::Certificate.begin();
+        let mut out = HEAD.begin();
         match &self.subject {
             Subject::Operator(id) => {
                 out.push(1);
@@ -136,9 +161,9 @@ impl Certificate {
         out
     }
 
-    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         const IE: &str = "certificate";
-        SapMessageType::Certificate.read(r)?;
+        HEAD.read(r)?;
         let invalid = r.error(DecodeErrorKind::InvalidValue, IE);
         let subject = match r.u8(IE)? {
             1 => Subject::Operator(OperatorId::read(r)?),
@@ -202,7 +227,7 @@ impl Trust {
 
     fn check(&self, certificate: &Certificate, now: Instant) -> Result<(), CertificateError> {
         let octets = certificate.signed_octets();
-        let signed = |key: &VerifyingKey| key.verifies(Signed::Certificate, &octets, &certificate.signature);
+        let signed = |key: &VerifyingKey| key.verifies(CertificateSignature, &octets, &certificate.signature);
         if !self.authorities.iter().any(signed) {
             return Err(CertificateError::Untrusted);
         }
