@@ -185,7 +185,7 @@ pub(crate) fn sap_user(n: u32, domain: &Domain, epoch: EpochKey) -> (UserId, Use
     };
     let broker_key = key(domain.as_str()).verifying_key();
     let sim =
-        user::Sim { user, broker: domain.clone(), broker_key, epoch, signing, counter: 0, ticket: None };
+        user::UserSim { user, broker: domain.clone(), broker_key, epoch, signing, counter: 0, ticket: None };
     (user, record, SapCard { sim, seed: Seed::new(hash(&[n as u8; 9])) })
 }
 

@@ -20,7 +20,7 @@ use whimbrel_privacy::log::{KeyEntry, KeyLog, LogTrust, Witness};
 use whimbrel_privacy::msg::Grant;
 use whimbrel_privacy::operator::Group;
 use whimbrel_privacy::token::TokenHash;
-use whimbrel_privacy::user::Sim as Card;
+use whimbrel_privacy::user::UserSim;
 use whimbrel_privacy::voprf::IssuerKey;
 use whimbrel_privacy::wallet::{Wallet, WalletConfig};
 use whimbrel_ran::ue::{SuciSource, UeConfig, VeilCard};
@@ -118,7 +118,7 @@ fn wallet(broker: &mut Broker) -> (Wallet, Option<Record>) {
     let trust = LogTrust::new(domain(), key("veil broker").verifying_key(), witnesses).expect("one");
     let mut wallet = Wallet::new(domain(), WalletConfig { age_min_s: 0, low_water: 1 });
     let proof = log.prove(0, 0, vec![cosignature], &key("veil broker")).expect("there is an epoch");
-    wallet.learn(&proof, &trust).expect("a true log");
+    wallet.add_issuing_key(&proof, &trust).expect("a true log");
     assert!(wallet.begin_filling(EPOCH, Seed::new([1; 32])));
     let own = open_key("veil operator").verifying_key();
     let subject = Subject::Operator(operator());
@@ -207,7 +207,7 @@ impl Sim {
         let (epoch, token) = (veil.broker.epoch(), veil.groups.last().map(Group::hash));
         let broker_key = key("veil broker").verifying_key();
         let card =
-            Card { user, broker: domain(), network: PlmnId::TEST, broker_key, epoch, signing, counter: 0 };
+            UserSim { user, broker: domain(), network: PlmnId::TEST, broker_key, epoch, signing, counter: 0 };
         let card = VeilCard::new(card, Seed::new(hash(&[b"seed", &n.to_be_bytes()])));
         let mut config = ue_config(n);
         config.suci = SuciSource::Veil(Box::new(card));

@@ -443,7 +443,7 @@ impl Edge {
         };
         let mut out = Vec::new();
         self.rotation.handle(clock::now(), input, &Seed::new(seed), &mut out);
-        self.counts.tokens.store(self.rotation.wallet.count().0 as u64, Ordering::Relaxed);
+        self.counts.tokens.store(self.rotation.wallet.token_counts().0 as u64, Ordering::Relaxed);
         for output in out {
             match output {
                 Output::Store => {
@@ -565,7 +565,7 @@ impl Edge {
             Ok(proof) => proof,
             Err(_) => return warn!("the broker has no issuing key that is good now"),
         };
-        if let Err(e) = self.rotation.wallet.learn(&proof, &self.trust) {
+        if let Err(e) = self.rotation.wallet.add_issuing_key(&proof, &self.trust) {
             return warn!("the broker's issuing key is not believed: {e}");
         }
         let Ok(seed) = random() else {
@@ -603,12 +603,12 @@ impl Edge {
         }
         match filled {
             Ok(()) => {
-                info!(tokens = self.rotation.wallet.count().0, "a batch of tokens came");
+                info!(tokens = self.rotation.wallet.token_counts().0, "a batch of tokens came");
                 self.filling = None;
                 self.tick();
             }
             // An answer to a request that came twice.
-            Err(WalletError::NothingAsked) => {}
+            Err(WalletError::NoPendingRequest) => {}
             Err(e) => warn!("the broker's tokens are not taken: {e}"),
         }
     }

@@ -14,7 +14,7 @@ use whimbrel_open::broker::{HomeUser, User};
 use whimbrel_open::crypto::{SigningKey, VerifyingKey};
 use whimbrel_open::id::UserId;
 use whimbrel_open::msg::{EpochKey, Qos};
-use whimbrel_open::user::Sim;
+use whimbrel_open::user::UserSim;
 use whimbrel_security::Sqn;
 use whimbrel_store::BitRate;
 use zeroize::Zeroizing;
@@ -218,7 +218,7 @@ fn add(name: &str, fields: &Fields, config: &BrokerFile) -> Done {
     let state = storage.load(now()).map_err(|e| e.to_string())?;
     let Some(epoch) = state.epochs.last() else { return Err("the database has no epoch key".into()) };
     let epoch = EpochKey { id: epoch.id, public: epoch.key.share() };
-    let sim = Sim {
+    let sim = UserSim {
         user: id,
         broker: known.domain,
         broker_key: known.key,

@@ -19,7 +19,7 @@ use whimbrel_privacy::broker::{CLASSES_MAX, Counters, HomeUser, User};
 use whimbrel_privacy::crypto::{SigningKey, VerifyingKey};
 use whimbrel_privacy::log::{Cosignature, LogStatement};
 use whimbrel_privacy::msg::Order;
-use whimbrel_privacy::user::Sim;
+use whimbrel_privacy::user::UserSim;
 use whimbrel_security::Sqn;
 use zeroize::Zeroizing;
 
@@ -280,7 +280,7 @@ fn add(name: &str, fields: &Fields, config: &BrokerFile) -> Done {
     };
     let state = storage.load(now()).map_err(|e| e.to_string())?;
     let Some((id, secret)) = state.epochs.last() else { return Err("the database has no key".into()) };
-    let sim = Sim {
+    let sim = UserSim {
         user: UserId(random()?),
         broker: known.domain,
         network: plmn,

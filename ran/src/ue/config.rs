@@ -85,7 +85,7 @@ pub enum SuciSource {
 #[derive(Clone, Debug)]
 pub struct SapCard {
     /// The broker's data. The counter increases with each request.
-    pub sim: user::Sim,
+    pub sim: user::UserSim,
     /// Seed of the entropy of attaches, different for each UE.
     pub seed: Seed,
 }
@@ -94,7 +94,7 @@ pub struct SapCard {
 #[derive(Clone, Debug)]
 pub struct VeilCard {
     /// What the broker has issued. Its counter goes on with each request.
-    pub sim: whimbrel_privacy::user::Sim,
+    pub sim: whimbrel_privacy::user::UserSim,
     /// What the entropy of attaches is drawn from; of each UE its own.
     pub seed: Seed,
     /// H(token) of the operator that the UE hears.
@@ -104,7 +104,7 @@ pub struct VeilCard {
 
 impl VeilCard {
     /// Of a UE that hears no token yet.
-    pub fn new(sim: whimbrel_privacy::user::Sim, seed: Seed) -> Self {
+    pub fn new(sim: whimbrel_privacy::user::UserSim, seed: Seed) -> Self {
         Self { sim, seed, token: None, state: Default::default() }
     }
 }

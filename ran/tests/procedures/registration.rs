@@ -9,7 +9,7 @@ use whimbrel_nas::mm::MessageType;
 use whimbrel_open::crypto::{PrivateKey, Seed, SigningKey};
 use whimbrel_open::id::UserId;
 use whimbrel_open::msg::EpochKey;
-use whimbrel_open::user::Sim;
+use whimbrel_open::user::UserSim;
 use whimbrel_ran::ue::{Event, MeasuredProcedure, MmState, Reason, SapCard, SuciSource, Timer, UeCommand};
 use whimbrel_security::{HomeNetworkPrivateKey, K, Sqn, UsimSqn};
 
@@ -150,7 +150,7 @@ fn forged_challenge_is_followed_by_a_right_one() {
 #[test] // CellBricks: a UE of class 3 is never made to fall back to class 2
 fn a_sap_ue_refuses_every_challenge() {
     let signing = SigningKey::new(&[1; 32]);
-    let sim = Sim {
+    let sim = UserSim {
         user: UserId([2; 16]),
         broker: "b.example".parse().unwrap(),
         broker_key: signing.verifying_key(),

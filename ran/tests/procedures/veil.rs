@@ -13,7 +13,7 @@ use whimbrel_privacy::ledger::{About, Field, How, Ledger, Party, Recording, Valu
 use whimbrel_privacy::log::{KeyEntry, KeyLog, LogTrust, Witness};
 use whimbrel_privacy::msg::{FailureCause, UserRequest};
 use whimbrel_privacy::operator::{Challenging, Contract, Group, OperatorAttach, OperatorSession};
-use whimbrel_privacy::user::Sim;
+use whimbrel_privacy::user::UserSim;
 use whimbrel_privacy::voprf::IssuerKey;
 use whimbrel_privacy::wallet::{Wallet, WalletConfig};
 use whimbrel_ran::ue::{MmState, SuciSource, UeCommand, VeilCard};
@@ -90,7 +90,7 @@ impl Serving {
         let witnesses = vec![key("witness").verifying_key()];
         let trust = LogTrust::new(domain(), key("broker").verifying_key(), witnesses).unwrap();
         let mut wallet = Wallet::new(domain(), WalletConfig { age_min_s: 0, low_water: 1 });
-        wallet.learn(&log.prove(0, 0, vec![cosignature], &key("broker")).unwrap(), &trust).unwrap();
+        wallet.add_issuing_key(&log.prove(0, 0, vec![cosignature], &key("broker")).unwrap(), &trust).unwrap();
         assert!(wallet.begin_filling(NOW, seed(1)));
         let request = wallet.filling_request(&certificate, &SigningKey::new(&[2; 32])).unwrap();
         wallet.finish_filling(&request, &broker.issue(&request, NOW).octets, NOW).unwrap();
@@ -150,7 +150,7 @@ fn net(n: u8) -> Net {
         counters: Counters::default(),
     };
     serving.broker.set_user(user(n), record);
-    let sim = Sim {
+    let sim = UserSim {
         user: user(n),
         broker: domain(),
         network: PlmnId::TEST,

@@ -76,7 +76,7 @@ pub trait MessageField: Sized {
     /// The longest encoding.
     const FIELD_OCTETS_MAX: usize;
 
-    /// Writes it.
+    /// Appends its encoding to `out`.
     fn emit(&self, out: &mut Vec<u8>);
 
     /// Reads it. Errors: [`DecodeError`].

@@ -262,9 +262,9 @@ mod tests {
     signed_kinds! {
         /// Kinds for this test.
         TestKind, "test " {
-            /// One kind.
+            /// The first of two kinds of signature.
             Grant = "grant";
-            /// Another kind.
+            /// The second, whose octets are the same.
             Refusal = "refusal";
         }
     }

@@ -239,7 +239,7 @@ impl Rotation {
         if self.opening.is_some() || self.next.is_some() || early {
             return;
         }
-        let begun = self.wallet.spending().into_iter().next();
+        let begun = self.wallet.pending_requests().into_iter().next();
         let seed = Seed::new(*VEIL.draw(seed, "rotation"));
         let Some((token, request)) = begun.or_else(|| self.wallet.begin_spending(now, &seed)) else {
             if !core::mem::replace(&mut self.dry, true) {

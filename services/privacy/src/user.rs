@@ -1,7 +1,7 @@
 //! The user: the SIM, an attach, and the session that comes of it (chapter 4.4.2, steps ii and v).
 //!
 //! ```text
-//! Sim ── begin ──► UserAttach ── challenge ──► Responding ── commit ──► UserSession
+//! UserSim ── begin ──► UserAttach ── challenge ──► Responding ── commit ──► UserSession
 //!                      ├──────── refusal ──► SignedRefusal: try another operator
 //!                      └──────── fail ──► Failure, sealed to the broker
 //! ```
@@ -21,7 +21,7 @@ use crate::token::{TokenHash, TokenTag};
 
 /// What the SIM holds for one broker.
 #[derive(Clone, Debug)]
-pub struct Sim {
+pub struct UserSim {
     /// The user's identity in the broker's domain.
     pub user: UserId,
     /// Domain of the broker.
@@ -125,7 +125,7 @@ pub struct UserAttach {
 impl UserAttach {
     /// Asks to be served by the owner of the token that the user hears. Takes the next counter from the SIM. `None` if the broker's key on
     /// the SIM is of small order or the counter is at its end.
-    pub fn begin(sim: &mut Sim, token: TokenHash, seed: &Seed) -> Option<(Self, UserRequest)> {
+    pub fn begin(sim: &mut UserSim, token: TokenHash, seed: &Seed) -> Option<(Self, UserRequest)> {
         sim.counter = sim.counter.checked_add(1)?;
         let private = VEIL.ephemeral_key(seed);
         let fields = (sim.user, token, sim.counter);
@@ -218,7 +218,7 @@ impl Responding {
     }
 
     /// The MAC was right. Ends the attach, which wipes its ephemeral keys, and leaves the next key on the SIM.
-    pub fn commit(self, attach: UserAttach, sim: &mut Sim) -> UserSession {
+    pub fn commit(self, attach: UserAttach, sim: &mut UserSim) -> UserSession {
         drop(attach);
         sim.epoch = self.next_key.unwrap_or(sim.epoch);
         self.session

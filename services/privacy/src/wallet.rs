@@ -57,13 +57,13 @@ pub enum WalletError {
     /// The broker opens no session group.
     NotOpened(GroupError),
     /// The answer is to another request.
-    OtherRequest,
+    RequestMismatch,
     /// The batch was not evaluated under the key in the log.
     NotUnderLoggedKey,
     /// The key in the log is not believed.
     Log(LogError),
     /// Nothing was asked that this could answer.
-    NothingAsked,
+    NoPendingRequest,
 }
 
 impl core::fmt::Display for WalletError {
@@ -73,9 +73,9 @@ impl core::fmt::Display for WalletError {
             Self::NotIssued(e) => return write!(f, "{e}"),
             Self::NotOpened(e) => return write!(f, "{e}"),
             Self::Log(e) => return write!(f, "{e}"),
-            Self::OtherRequest => "the broker's answer is to another request",
+            Self::RequestMismatch => "the broker's answer is to another request",
             Self::NotUnderLoggedKey => "the tokens are not under the key that stands in the broker's log",
-            Self::NothingAsked => "nothing was asked that this could answer",
+            Self::NoPendingRequest => "nothing was asked that this could answer",
         })
     }
 }
@@ -96,7 +96,7 @@ struct Filling {
 }
 
 /// What the nth token of a batch is made of.
-fn member(seed: &Seed, n: usize) -> (SigningKey, Zeroizing<[u8; 32]>, Blind) {
+fn derive_token(seed: &Seed, n: usize) -> (SigningKey, Zeroizing<[u8; 32]>, Blind) {
     let secret = VEIL.draw(seed, &format!("token key {n}"));
     let blind = (0..=u8::MAX).find_map(|again| Blind::new(&VEIL.draw(seed, &format!("blind {n} {again}"))));
     (SigningKey::new(&secret), secret, blind.expect("one of 256 draws is not zero"))
@@ -105,7 +105,7 @@ fn member(seed: &Seed, n: usize) -> (SigningKey, Zeroizing<[u8; 32]>, Blind) {
 impl Filling {
     fn tokens(&self) -> Vec<(Token, Zeroizing<[u8; 32]>, Blind)> {
         let token = |n| {
-            let (key, secret, blind) = member(&self.seed, n);
+            let (key, secret, blind) = derive_token(&self.seed, n);
             (Token { epoch: self.epoch, key: key.verifying_key() }, secret, blind)
         };
         (0..BATCH).map(token).collect()
@@ -125,7 +125,7 @@ struct WalletToken {
     output: Output,
     obtained_s: u64,
     /// Once it is being spent: the nonce of the one request that is ever made of it.
-    spending: Option<[u8; 16]>,
+    request_nonce: Option<[u8; 16]>,
 }
 
 /// Tokens of one broker.
@@ -136,20 +136,20 @@ pub struct Wallet {
     seen: SeenHead,
     keys: BTreeMap<u32, KeyEntry>,
     filling: Option<Filling>,
-    held: Vec<WalletToken>,
+    tokens: Vec<WalletToken>,
 }
 
 impl Wallet {
     /// An empty one.
     pub const fn new(broker: Domain, config: WalletConfig) -> Self {
         let keys = BTreeMap::new();
-        Self { broker, config, seen: SeenHead::NONE, keys, filling: None, held: Vec::new() }
+        Self { broker, config, seen: SeenHead::NONE, keys, filling: None, tokens: Vec::new() }
     }
 
     /// Tokens that are not being spent, and those that are.
-    pub fn count(&self) -> (usize, usize) {
-        let spending = self.held.iter().filter(|held| held.spending.is_some()).count();
-        (self.held.len() - spending, spending)
+    pub fn token_counts(&self) -> (usize, usize) {
+        let spending = self.tokens.iter().filter(|held| held.request_nonce.is_some()).count();
+        (self.tokens.len() - spending, spending)
     }
 
     /// How much of the broker's log has been seen: what the broker is asked to extend.
@@ -158,10 +158,10 @@ impl Wallet {
     }
 
     /// Takes an issuing key from the broker's log. Errors: [`LogError`]; then nothing changes.
-    pub fn learn(&mut self, proof: &LogProof, trust: &LogTrust) -> Result<(), LogError> {
+    pub fn add_issuing_key(&mut self, proof: &LogProof, trust: &LogTrust) -> Result<(), LogError> {
         let entry = self.seen.advance(proof, trust)?;
         self.keys.insert(entry.epoch, entry);
-        let held = |epoch: &u32| self.held.iter().any(|held| held.token.epoch == *epoch);
+        let held = |epoch: &u32| self.tokens.iter().any(|held| held.token.epoch == *epoch);
         while self.keys.len() > KEYS_MAX {
             let Some(unused) = self.keys.keys().copied().find(|epoch| !held(epoch)) else { break };
             self.keys.remove(&unused);
@@ -172,8 +172,8 @@ impl Wallet {
     /// Whether it is time to fill.
     pub fn should_fill(&self) -> bool {
         self.filling.is_none()
-            && self.count().0 < self.config.low_water
-            && self.held.len() + BATCH <= TOKENS_MAX
+            && self.token_counts().0 < self.config.low_water
+            && self.tokens.len() + BATCH <= TOKENS_MAX
     }
 
     /// Begins to fill with tokens of the newest epoch that is valid. `false` if it fills already, or no key is known.
@@ -202,15 +202,15 @@ impl Wallet {
                 return Err(WalletError::NotIssued(cause));
             }
         };
-        let filling = self.filling.as_ref().ok_or(WalletError::NothingAsked)?;
+        let filling = self.filling.as_ref().ok_or(WalletError::NoPendingRequest)?;
         if asked != hash(&[request]) {
-            return Err(WalletError::OtherRequest);
+            return Err(WalletError::RequestMismatch);
         }
-        let issuer = &self.keys.get(&filling.epoch).ok_or(WalletError::NothingAsked)?.key;
+        let issuer = &self.keys.get(&filling.epoch).ok_or(WalletError::NoPendingRequest)?.key;
         let tokens = filling.tokens();
         let inputs: Vec<_> = tokens.iter().map(|(token, ..)| token.input(issuer)).collect();
         let blinds: Vec<_> = tokens.iter().map(|(.., blind)| blind.clone()).collect();
-        let blinded = filling.blinded(issuer).ok_or(WalletError::NothingAsked)?;
+        let blinded = filling.blinded(issuer).ok_or(WalletError::NoPendingRequest)?;
         let outputs = finalize_batch(issuer, &inputs, &blinds, &blinded[..], &evaluated[..], &proof)
             .ok_or(WalletError::NotUnderLoggedKey)?;
         let held = |((token, secret, _), output)| WalletToken {
@@ -218,9 +218,9 @@ impl Wallet {
             secret,
             output,
             obtained_s: now.as_secs(),
-            spending: None,
+            request_nonce: None,
         };
-        self.held.extend(tokens.into_iter().zip(outputs).map(held));
+        self.tokens.extend(tokens.into_iter().zip(outputs).map(held));
         self.filling = None;
         Ok(())
     }
@@ -231,24 +231,24 @@ impl Wallet {
         let rested = |held: &WalletToken| {
             let valid = self.keys.get(&held.token.epoch).is_some_and(|entry| entry.is_valid(now));
             let age = now.as_secs().saturating_sub(held.obtained_s);
-            valid && held.spending.is_none() && age >= self.config.age_min_s
+            valid && held.request_nonce.is_none() && age >= self.config.age_min_s
         };
-        let rested: Vec<_> = (0..self.held.len()).filter(|&n| rested(&self.held[n])).collect();
+        let rested: Vec<_> = (0..self.tokens.len()).filter(|&n| rested(&self.tokens[n])).collect();
         let drawn = u64::from_be_bytes(*VEIL.draw(seed, "which token"));
         let at = *rested.get((drawn % (rested.len().max(1) as u64)) as usize)?;
-        self.held[at].spending = Some(*VEIL.draw(seed, "nonce"));
-        self.request(&self.held[at])
+        self.tokens[at].request_nonce = Some(*VEIL.draw(seed, "nonce"));
+        self.request(&self.tokens[at])
     }
 
     fn request(&self, held: &WalletToken) -> Option<(TokenHash, Vec<u8>)> {
         let issuer = &self.keys.get(&held.token.epoch)?.key;
-        let request = GroupRequest::new(self.broker.clone(), held.token, held.spending?, &held.output);
+        let request = GroupRequest::new(self.broker.clone(), held.token, held.request_nonce?, &held.output);
         Some((held.token.hash(issuer), request.to_octets()))
     }
 
     /// The requests of tokens that are being spent and have not been answered: after a start, send them again.
-    pub fn spending(&self) -> Vec<(TokenHash, Vec<u8>)> {
-        self.held.iter().filter_map(|held| self.request(held)).collect()
+    pub fn pending_requests(&self) -> Vec<(TokenHash, Vec<u8>)> {
+        self.tokens.iter().filter_map(|held| self.request(held)).collect()
     }
 
     /// Takes the broker's answer for a token that is being spent. The token leaves the wallet, opened or
@@ -259,34 +259,34 @@ impl Wallet {
             let entry = self.keys.get(&held.token.epoch);
             entry.is_some_and(|entry| held.token.hash(&entry.key) == token)
         };
-        let at = self.held.iter().position(is_token).ok_or(WalletError::NothingAsked)?;
-        let held = &self.held[at];
-        let nonce = held.spending.ok_or(WalletError::NothingAsked)?;
+        let at = self.tokens.iter().position(is_token).ok_or(WalletError::NoPendingRequest)?;
+        let held = &self.tokens[at];
+        let nonce = held.request_nonce.ok_or(WalletError::NoPendingRequest)?;
         if let GroupAnswer::Refused(cause) = answer {
-            self.held.swap_remove(at);
+            self.tokens.swap_remove(at);
             return Err(WalletError::NotOpened(cause));
         }
-        let until = answer.is_open(&token, &nonce, &held.output).ok_or(WalletError::OtherRequest)?;
-        let held = self.held.swap_remove(at);
+        let until = answer.is_open(&token, &nonce, &held.output).ok_or(WalletError::RequestMismatch)?;
+        let held = self.tokens.swap_remove(at);
         Ok(Group { hash: token, signing: SigningKey::new(&held.secret), until })
     }
 
     /// Drops the tokens of epochs that are over. Gives their number.
     pub fn drop_expired(&mut self, now: Instant) -> usize {
-        let before = self.held.len();
+        let before = self.tokens.len();
         let keys = &self.keys;
         let over = |entry: &KeyEntry| now.as_secs() > entry.validity.until;
-        self.held.retain(|held| keys.get(&held.token.epoch).is_some_and(|entry| !over(entry)));
+        self.tokens.retain(|held| keys.get(&held.token.epoch).is_some_and(|entry| !over(entry)));
         if self.filling.as_ref().is_some_and(|f| keys.get(&f.epoch).is_none_or(over)) {
             self.filling = None;
         }
-        before - self.held.len()
+        before - self.tokens.len()
     }
 
     /// Its octets, with all secrets: to be stored where only the operator reads.
     pub fn to_octets(&self) -> Zeroizing<Vec<u8>> {
         // Room for all, so that no growth leaves secrets in freed memory.
-        let room = 512 + KEYS_MAX * (2 + KeyEntry::OCTETS_MAX) + self.held.len() * Self::HELD_OCTETS;
+        let room = 512 + KEYS_MAX * (2 + KeyEntry::OCTETS_MAX) + self.tokens.len() * Self::TOKEN_OCTETS;
         let mut out = Zeroizing::new(Vec::with_capacity(room));
         out.extend_from_slice(&MessageType::Wallet.begin());
         self.broker.emit(&mut out);
@@ -304,19 +304,19 @@ impl Wallet {
                 out.extend_from_slice(filling.seed.octets());
             }
         }
-        out.extend_from_slice(&(self.held.len() as u32).to_be_bytes());
-        for held in &self.held {
+        out.extend_from_slice(&(self.tokens.len() as u32).to_be_bytes());
+        for held in &self.tokens {
             out.extend_from_slice(&held.token.epoch.to_be_bytes());
             out.extend_from_slice(&held.secret[..]);
             out.extend_from_slice(held.output.octets());
             out.extend_from_slice(&held.obtained_s.to_be_bytes());
-            out.push(u8::from(held.spending.is_some()));
-            out.extend_from_slice(&held.spending.unwrap_or_default());
+            out.push(u8::from(held.request_nonce.is_some()));
+            out.extend_from_slice(&held.request_nonce.unwrap_or_default());
         }
         out
     }
 
-    const HELD_OCTETS: usize = 4 + 32 + OUTPUT_OCTETS + 8 + 1 + 16;
+    const TOKEN_OCTETS: usize = 4 + 32 + OUTPUT_OCTETS + 8 + 1 + 16;
 
     /// Reads it back. Errors: [`DecodeError`].
     pub fn parse(octets: &[u8]) -> Result<Self, DecodeError> {
@@ -350,15 +350,15 @@ impl Wallet {
             if count > TOKENS_MAX {
                 return Err(too_many);
             }
-            let mut held = Vec::with_capacity(count.min(r.remaining() / Self::HELD_OCTETS));
+            let mut tokens = Vec::with_capacity(count.min(r.remaining() / Self::TOKEN_OCTETS));
             for _ in 0..count {
-                held.push(Self::read_held(r)?);
+                tokens.push(Self::read_token(r)?);
             }
-            Ok(Self { broker, config, seen, keys, filling, held })
+            Ok(Self { broker, config, seen, keys, filling, tokens })
         })
     }
 
-    fn read_held(r: &mut Reader<'_>) -> Result<WalletToken, DecodeError> {
+    fn read_token(r: &mut Reader<'_>) -> Result<WalletToken, DecodeError> {
         const IE: &str = "token";
         let epoch = r.u32(IE)?;
         let secret = Zeroizing::new(r.array(IE)?);
@@ -371,11 +371,11 @@ impl Wallet {
             return Err(wrong);
         }
         let token = Token { epoch, key: SigningKey::new(&secret).verifying_key() };
-        Ok(WalletToken { token, secret, output, obtained_s, spending: spends.then_some(nonce) })
+        Ok(WalletToken { token, secret, output, obtained_s, request_nonce: spends.then_some(nonce) })
     }
 
     /// The validity of an epoch whose key is known.
-    pub fn epoch(&self, epoch: u32) -> Option<Validity> {
+    pub fn epoch_validity(&self, epoch: u32) -> Option<Validity> {
         self.keys.get(&epoch).map(|entry| entry.validity)
     }
 }

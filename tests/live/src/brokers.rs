@@ -20,7 +20,7 @@ use whimbrel_open::crypto::{Seed, Share, SigningKey, VerifyingKey};
 use whimbrel_open::id::{OperatorId, UserId};
 use whimbrel_open::msg::{Certificate, EpochKey, FiveQis, Price, QosOffer, Subject, Terms, Trust, Validity};
 use whimbrel_open::operator::{Operator, OperatorAttach};
-use whimbrel_open::user::{Sim, UserAttach};
+use whimbrel_open::user::{UserAttach, UserSim};
 
 use crate::mutate;
 use crate::program;
@@ -67,7 +67,7 @@ pub(crate) struct Brokers {
     tls: Arc<ClientConfig>,
     operator: Operator,
     /// SIMs of the fuzzer's user and of the well-behaved one.
-    sims: [Sim; 2],
+    sims: [UserSim; 2],
     link: Option<Link>,
     good: Option<Link>,
     open: Vec<TcpStream>,
@@ -350,7 +350,7 @@ impl Link {
 }
 
 /// The body of a request: an attach as it should be, altered inside its seal or outside, or something else.
-fn body(rng: &mut Rng, sim: &mut Sim, operator: &Operator, seed: u64) -> Vec<u8> {
+fn body(rng: &mut Rng, sim: &mut UserSim, operator: &Operator, seed: u64) -> Vec<u8> {
     let n = rng.below(3_000);
     if rng.once_in(8) {
         return rng.octets(n);
@@ -431,13 +431,13 @@ fn tls(pem: &Path) -> Result<Arc<ClientConfig>, String> {
     Ok(Arc::new(config))
 }
 
-fn read_sim(file: &Path) -> Result<Sim, String> {
+fn read_sim(file: &Path) -> Result<UserSim, String> {
     let text = fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
     let profile: Value = serde_json::from_str(&text).map_err(|e| format!("{}: {e}", file.display()))?;
     let octets = |field: &str| unhex(profile[field].as_str().unwrap_or_default()).unwrap_or_default();
     let wrong = || format!("{} is not as expected", file.display());
     let key = |field: &str| <[u8; 32]>::try_from(octets(field)).map_err(|_| wrong());
-    Ok(Sim {
+    Ok(UserSim {
         user: UserId(octets("user").try_into().map_err(|_| wrong())?),
         broker: DOMAIN.parse().map_err(|_| wrong())?,
         broker_key: VerifyingKey::from_octets(key("broker_key")?).ok_or_else(wrong)?,

@@ -18,7 +18,7 @@ use whimbrel_broker_client::now;
 use whimbrel_broker_server::engine::Entrance;
 use whimbrel_ids::{PlmnId, Supi};
 use whimbrel_open::operator::{Operator, OperatorAttach};
-use whimbrel_open::user::{Sim, UserAttach};
+use whimbrel_open::user::{UserAttach, UserSim};
 use whimbrel_security::{
     Abba, AuthenticationManagementField, AuthenticationVector, Autn, HresStar, K, KSeaf, Milenage, Opc, Rand,
     ServingNetworkName, Sqn, Usim, UsimSqn,
@@ -133,7 +133,7 @@ impl Far<'_> {
 }
 
 /// An attach by SAP.
-fn sap(far: &Far<'_>, operator: &Operator, sim: &mut Sim) -> io::Result<Cost> {
+fn sap(far: &Far<'_>, operator: &Operator, sim: &mut UserSim) -> io::Result<Cost> {
     let (mut cost, worked, begin) = (Cost::default(), far.worked(), Instant::now());
     let drawn = seed()?;
     let (attach, request) = timed(&mut cost.ue, || UserAttach::begin(sim, OPERATOR, &drawn))

@@ -18,7 +18,7 @@ use whimbrel_open::msg::{
     Certificate, EpochKey, FiveQis, Price, Qos, QosOffer, Subject, Terms, Trust, Validity,
 };
 use whimbrel_open::operator::Operator;
-use whimbrel_open::user::Sim;
+use whimbrel_open::user::UserSim;
 
 /// Identity of the operator.
 pub(super) const OPERATOR: OperatorId = OperatorId { plmn: PlmnId::TEST, nid: None };
@@ -98,10 +98,10 @@ pub(super) fn user(n: usize) -> NamedUser {
 }
 
 /// The `n`th user's SIM.
-pub(super) fn sim(n: usize, epoch: EpochKey) -> Sim {
+pub(super) fn sim(n: usize, epoch: EpochKey) -> UserSim {
     let NamedUser { name, id, .. } = user(n);
     let signing = key(&name);
-    Sim {
+    UserSim {
         user: id,
         broker: domain(),
         broker_key: key("broker").verifying_key(),

@@ -21,7 +21,7 @@ use whimbrel_open::broker::{HomeUser, User};
 use whimbrel_open::crypto::{Seed, SigningKey};
 use whimbrel_open::id::{Domain, OperatorId, UserId};
 use whimbrel_open::msg::{Certificate, EpochKey, Qos, Subject, Validity};
-use whimbrel_open::user::Sim;
+use whimbrel_open::user::UserSim;
 use whimbrel_ran::edge::GnbPlace;
 use whimbrel_ran::fleet::{self, ProvisionedUe};
 use whimbrel_ran::gnb::GnbConfig;
@@ -338,7 +338,7 @@ impl OpenPlayground {
         if user.ordinary {
             return ordinary_ue(user, profile, broker);
         }
-        let sim = Sim {
+        let sim = UserSim {
             user: user.id,
             broker: broker.domain.clone(),
             broker_key: broker.key.verifying_key(),

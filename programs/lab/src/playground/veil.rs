@@ -26,7 +26,7 @@ use whimbrel_privacy::broker::{Counters, HomeUser, User};
 use whimbrel_privacy::crypto::{SigningKey, VerifyingKey};
 use whimbrel_privacy::log::Witness;
 use whimbrel_privacy::token::TokenHash;
-use whimbrel_privacy::user::Sim;
+use whimbrel_privacy::user::UserSim;
 use whimbrel_ran::edge::GnbPlace;
 use whimbrel_ran::fleet::{self, ProvisionedUe};
 use whimbrel_ran::gnb::GnbConfig;
@@ -611,7 +611,7 @@ impl VeilPlayground {
 
     fn ue(&self, user: &VeilUser, profile: &Arc<Profile>, round: usize) -> Result<UeConfig, String> {
         let Some(of_broker) = &self.of_broker else { return Err("the broker does not run".into()) };
-        let sim = Sim {
+        let sim = UserSim {
             user: user.id,
             broker: domain(),
             network: network()?,

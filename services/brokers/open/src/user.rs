@@ -1,7 +1,7 @@
 //! The user: the SIM, an attach, and the session that comes of it (chapter 3.4.1, Figure 3.2).
 //!
 //! ```text
-//! Sim ── begin ──► UserAttach ── answer ──► TentativeSession ── commit ──► UserSession
+//! UserSim ── begin ──► UserAttach ── answer ──► TentativeSession ── commit ──► UserSession
 //!                      └──────── refusal ──► SignedRefusal: try another operator, or another broker
 //! ```
 //! An answer or a refusal that fails a check changes nothing: the attach waits for the true one until its timer ends it.
@@ -18,7 +18,7 @@ use crate::msg::{
 
 /// What the SIM holds for one broker.
 #[derive(Clone, Debug)]
-pub struct Sim {
+pub struct UserSim {
     /// The user in the broker's domain.
     pub user: UserId,
     /// Domain of the broker.
@@ -96,7 +96,7 @@ pub struct UserAttach {
 impl UserAttach {
     /// Asks to be served by `operator`. Takes the next counter and the ticket from the SIM. `None` if the broker's key on the SIM
     /// is of small order or the counter is at its end.
-    pub fn begin(sim: &mut Sim, operator: OperatorId, seed: &Seed) -> Option<(Self, AuthReqU)> {
+    pub fn begin(sim: &mut UserSim, operator: OperatorId, seed: &Seed) -> Option<(Self, AuthReqU)> {
         sim.counter = sim.counter.checked_add(1)?;
         let private = SAP.ephemeral_key(seed);
         let identity = (sim.user, operator, sim.counter);
@@ -174,7 +174,7 @@ impl TentativeSession {
     }
 
     /// The MAC was right. Ends the attach, which wipes its ephemeral keys, and leaves the ticket and the next key on the SIM.
-    pub fn commit(self, attach: UserAttach, sim: &mut Sim) -> UserSession {
+    pub fn commit(self, attach: UserAttach, sim: &mut UserSim) -> UserSession {
         drop(attach);
         sim.ticket = self.ticket.or(sim.ticket.take());
         sim.epoch = self.next_key.unwrap_or(sim.epoch);

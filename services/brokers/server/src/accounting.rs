@@ -42,7 +42,7 @@ impl Accounting {
         let newcomer = config.policy.reputation_newcomer;
         let mut accounting = Self {
             accounts: Accounts::new(config.domain.clone(), PayRule::DEFAULT),
-            judge: Judge::new(JudgeRule { newcomer, ..JudgeRule::DEFAULT }),
+            judge: Judge::new(JudgeRule { newcomer_reputation: newcomer, ..JudgeRule::DEFAULT }),
             newcomer_reputation: newcomer,
         };
         state.grants.iter().for_each(|(user, grant)| accounting.open_session(grant, *user));

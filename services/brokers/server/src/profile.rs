@@ -6,7 +6,7 @@ use whimbrel_broker_client::{hex, unhex};
 use whimbrel_open::crypto::{Share, SigningKey};
 use whimbrel_open::id::UserId;
 use whimbrel_open::msg::{EpochKey, Ticket};
-use whimbrel_open::user::Sim;
+use whimbrel_open::user::UserSim;
 use zeroize::Zeroize;
 
 /// What a SIM holds for one broker, in a form for files (JSON). All octets are hexadecimal digits.
@@ -47,7 +47,7 @@ impl Drop for SimProfile {
 
 impl SimProfile {
     /// The profile of a SIM whose private key has these octets.
-    pub fn new(sim: &Sim, private_key: &[u8; 32]) -> Self {
+    pub fn new(sim: &UserSim, private_key: &[u8; 32]) -> Self {
         Self {
             user: hex(&sim.user.0),
             broker: sim.broker.to_string(),
@@ -61,12 +61,12 @@ impl SimProfile {
     }
 
     /// The SIM. Errors: the field that is wrong.
-    pub fn sim(&self) -> Result<Sim, &'static str> {
+    pub fn sim(&self) -> Result<UserSim, &'static str> {
         fn octets<const N: usize>(text: &str, field: &'static str) -> Result<[u8; N], &'static str> {
             unhex(text).and_then(|o| o.try_into().ok()).ok_or(field)
         }
         let ticket = self.ticket.as_deref().map(|t| octets(t, "ticket")).transpose()?;
-        Ok(Sim {
+        Ok(UserSim {
             user: UserId(octets(&self.user, "user")?),
             broker: self.broker.parse().map_err(|_| "broker")?,
             broker_key: public_key(&self.broker_key).ok_or("broker_key")?,

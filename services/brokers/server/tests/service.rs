@@ -22,7 +22,7 @@ use whimbrel_open::msg::{
     Terms, Trust, Validity,
 };
 use whimbrel_open::operator::{HomeAttach, Operator, OperatorAttach, OperatorError};
-use whimbrel_open::user::{Sim, UserAttach};
+use whimbrel_open::user::{UserAttach, UserSim};
 use whimbrel_security::{Autn, HomeNetworkKeys, Rand, ServingNetworkName, Sqn, Usim, UsimSqn};
 
 const T: OperatorId = OperatorId { plmn: PlmnId::TEST, nid: None };
@@ -124,7 +124,7 @@ impl Service {
     }
 
     /// Attaches a user through an operator whose clock shows `at`.
-    fn attach(&self, operator: &Operator, sim: &mut Sim, at: Instant) -> Result<(), OperatorError> {
+    fn attach(&self, operator: &Operator, sim: &mut UserSim, at: Instant) -> Result<(), OperatorError> {
         let (attach, request) = UserAttach::begin(sim, operator.id(), &Seed::new(random().unwrap())).unwrap();
         let (waiting, octets) = OperatorAttach::begin(operator, request, at, &Seed::new(random().unwrap()));
         let answer = self.ask(&octets).expect("an answer");
@@ -146,12 +146,12 @@ impl Service {
 }
 
 /// A database with a user, and the user's SIM.
-fn with_user(folder: &Path, name: &str) -> Sim {
+fn with_user(folder: &Path, name: &str) -> UserSim {
     let mut storage = Sqlite::open(&folder.join("broker.db")).unwrap();
     let state = storage.load(now()).unwrap();
     storage.add_users(&[user(name)]).unwrap();
     let epoch = state.epochs.last().unwrap();
-    Sim {
+    UserSim {
         user: user(name).id,
         broker: domain(),
         broker_key: key("broker").verifying_key(),
@@ -365,7 +365,7 @@ fn two_users_of_one_name_are_refused_and_none_is_added() {
 #[test]
 fn many_attaches_at_once_share_commits() {
     let folder = tempfile::tempdir().unwrap();
-    let mut sims: Vec<Sim> = Vec::new();
+    let mut sims: Vec<UserSim> = Vec::new();
     {
         let mut sim = with_user(folder.path(), "first");
         let mut storage = Sqlite::open(&folder.path().join("broker.db")).unwrap();
@@ -374,9 +374,9 @@ fn many_attaches_at_once_share_commits() {
         for name in &names {
             sim.user = user(name).id;
             sim.signing = key(name);
-            let Sim { user, ref broker, broker_key, epoch, ref signing, .. } = sim;
+            let UserSim { user, ref broker, broker_key, epoch, ref signing, .. } = sim;
             let (broker, signing) = (broker.clone(), signing.clone());
-            sims.push(Sim { user, broker, broker_key, epoch, signing, counter: 0, ticket: None });
+            sims.push(UserSim { user, broker, broker_key, epoch, signing, counter: 0, ticket: None });
         }
     }
     let service = Service::start(folder.path());

@@ -20,7 +20,7 @@ use whimbrel_open::operator::{Operator, OperatorAttach, OperatorError};
 use whimbrel_open::usage::{
     DeliveryAnswer, Meter, Outcome, ReportedBy, SealedReport, SignedReceipt, SignedReport, Statement,
 };
-use whimbrel_open::user::{Sim, UserAttach};
+use whimbrel_open::user::{UserAttach, UserSim};
 
 const T: OperatorId = OperatorId { plmn: PlmnId::TEST, nid: None };
 const MIB: u64 = 1 << 20;
@@ -107,7 +107,8 @@ fn attach(engine: &Engine, n: usize, counter: u64, epoch: EpochKey) -> Result<Se
     let operator = operator();
     let (user, broker_key) = (user(n), key("b").verifying_key());
     let signing = key(&user.name);
-    let mut sim = Sim { user: user.id, broker: domain(), broker_key, epoch, signing, counter, ticket: None };
+    let mut sim =
+        UserSim { user: user.id, broker: domain(), broker_key, epoch, signing, counter, ticket: None };
     let (_, request) = UserAttach::begin(&mut sim, T, &seed()).unwrap();
     let (waiting, octets) = OperatorAttach::begin(&operator, request, now(), &seed());
     let answer = answered(engine.entrance().ask(Peer(1), octets));

@@ -36,7 +36,7 @@ use whimbrel_privacy::msg::{
 use whimbrel_privacy::operator::{Contract, Group, HomeAttach, OperatorAttach, OperatorSession};
 use whimbrel_privacy::relay::Resource;
 use whimbrel_privacy::token::TokenHash;
-use whimbrel_privacy::user::{Sim, UserAttach};
+use whimbrel_privacy::user::{UserAttach, UserSim};
 use whimbrel_privacy::wallet::{Wallet, WalletConfig};
 use whimbrel_security::{
     Autn, HomeNetworkKeys, HomeNetworkPrivateKey, Rand, ServingNetworkName, Sqn, Usim, UsimSqn,
@@ -178,7 +178,7 @@ fn wallet(service: &Service, tls: &Arc<ClientConfig>) -> Wallet {
     let trust = LogTrust::new(domain(), key("broker").verifying_key(), vec![key("witness").verifying_key()]);
     let mut wallet = Wallet::new(domain(), WalletConfig { age_min_s: 0, low_water: 1 });
     let proof = post(QuestionKind::Log, &LogRequest { broker: domain(), seen: 0 }.to_octets());
-    wallet.learn(&LogProof::parse(&proof).unwrap(), &trust.unwrap()).unwrap();
+    wallet.add_issuing_key(&LogProof::parse(&proof).unwrap(), &trust.unwrap()).unwrap();
     assert!(wallet.begin_filling(now(), seed("batch")));
     let request = wallet.filling_request(&certificate(), &key("operator")).unwrap();
     let issued = post(QuestionKind::Tokens, &request);
@@ -205,7 +205,7 @@ fn open_group(wallet: &mut Wallet, circuit: &dyn Circuit) -> (TokenHash, Vec<u8>
 fn attach(folder: &Path, group: &Group, circuit: &dyn Circuit) -> (Vec<u8>, OperatorSession) {
     let state = VeilStorage::open(&folder.join("veil.db")).unwrap().load(now()).unwrap();
     let (id, private) = state.epochs.last().unwrap();
-    let mut sim = Sim {
+    let mut sim = UserSim {
         user: user(),
         broker: domain(),
         network: PlmnId::TEST,

@@ -9,7 +9,7 @@ use whimbrel_privacy::msg::{
 };
 use whimbrel_privacy::operator::{Challenging, Group, OperatorAttach, OperatorError, Question};
 use whimbrel_privacy::token::TokenTag;
-use whimbrel_privacy::user::{Sim, UserAttach, UserError};
+use whimbrel_privacy::user::{UserAttach, UserError, UserSim};
 
 use crate::world::*;
 
@@ -19,7 +19,7 @@ fn now() -> whimbrel_ids::Instant {
 }
 
 struct Net {
-    sim: Sim,
+    sim: UserSim,
     broker: Broker,
     group: Group,
     run: u64,

@@ -6,7 +6,7 @@ use whimbrel_broker_common::id::UserId;
 use whimbrel_privacy::broker::{Broker, BrokerEvent, BrokerOutput};
 use whimbrel_privacy::ledger::{About, Field, How, Ledger, Party, Recording, Value};
 use whimbrel_privacy::operator::{Group, OperatorAttach};
-use whimbrel_privacy::user::{Sim, UserAttach};
+use whimbrel_privacy::user::{UserAttach, UserSim};
 use whimbrel_privacy::wallet::Wallet;
 
 use crate::world::*;
@@ -85,7 +85,7 @@ impl Run {
         let mut run = Self { recordings: Vec::new(), values: Vec::new(), leak };
         let mut broker = broker();
         let name = |user: u32| format!("user {user}");
-        let mut sims: Vec<Sim> = (0..USERS)
+        let mut sims: Vec<UserSim> = (0..USERS)
             .map(|n| {
                 broker.set_user(user_id(n), user(&name(n)));
                 sim(&name(n), user_id(n), &broker)
@@ -157,7 +157,7 @@ impl Run {
         wallet.finish_spending(hash, &octets).unwrap()
     }
 
-    fn attach(&mut self, broker: &mut Broker, sim: &mut Sim, group: &Group, about: About) {
+    fn attach(&mut self, broker: &mut Broker, sim: &mut UserSim, group: &Group, about: About) {
         let ((user, session), (operator, token)) = (about.session.unwrap(), about.token.unwrap());
         let n = u64::from(user * 100 + session);
         self.record(

@@ -317,7 +317,10 @@ fn a_wallet_is_read_as_written() {
     let octets = wallet.to_octets();
     let read = Wallet::parse(&octets).unwrap();
     assert_eq!(*read.to_octets(), *octets);
-    assert_eq!((read.count(), read.spending()), (wallet.count(), wallet.spending()));
+    assert_eq!(
+        (read.token_counts(), read.pending_requests()),
+        (wallet.token_counts(), wallet.pending_requests())
+    );
 }
 
 #[test]

@@ -10,7 +10,7 @@ use whimbrel_privacy::msg::{GroupAnswer, GroupError};
 use whimbrel_privacy::operator::{Group, OperatorAttach};
 use whimbrel_privacy::rotation::{Input, Output, Rotation, RotationConfig};
 use whimbrel_privacy::token::TokenHash;
-use whimbrel_privacy::user::{Sim, UserAttach};
+use whimbrel_privacy::user::{UserAttach, UserSim};
 use whimbrel_privacy::wallet::Wallet;
 
 use crate::world::*;
@@ -145,7 +145,7 @@ fn reached() -> Rc<RefCell<Reached>> {
 }
 
 /// A UE attaches with a token that it heard, at `s`.
-fn attaches(edge: &Edge, to: &Rc<RefCell<Reached>>, sim: &mut Sim, token: TokenHash, s: u64) -> bool {
+fn attaches(edge: &Edge, to: &Rc<RefCell<Reached>>, sim: &mut UserSim, token: TokenHash, s: u64) -> bool {
     let n = u64::from(sim.counter as u32) + 1_000;
     let (user, request) = UserAttach::begin(sim, token, &seed("u", n)).unwrap();
     let (operator, question) = OperatorAttach::ask(contract(), request, &seed("o", n)).unwrap();

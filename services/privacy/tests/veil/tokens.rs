@@ -41,7 +41,7 @@ fn a_batch_fills_a_wallet_and_each_token_opens_one_group() {
     let (mut broker, mut wallet) = (broker(), wallet());
     assert!(wallet.should_fill());
     fill(&mut wallet, &mut broker, 1, NOW, 1);
-    assert_eq!(wallet.count(), (BATCH, 0));
+    assert_eq!(wallet.token_counts(), (BATCH, 0));
     assert!(!wallet.should_fill());
     let mut groups = Vec::new();
     for n in 0..BATCH as u64 {
@@ -50,7 +50,7 @@ fn a_batch_fills_a_wallet_and_each_token_opens_one_group() {
         assert!(!groups.contains(&group.hash()), "a token is spent once");
         groups.push(group.hash());
     }
-    assert_eq!(wallet.count(), (0, 0));
+    assert_eq!(wallet.token_counts(), (0, 0));
     assert!(wallet.begin_spending(at(AGE_S), &seed("spend", 99)).is_none());
 }
 
@@ -164,10 +164,10 @@ fn a_wallet_takes_no_batch_under_another_key_or_for_another_request() {
         assert_eq!(taken, Err(WalletError::NotUnderLoggedKey));
     }
     let good = |request| TokenAnswer::Issued { request, evaluated: evaluated.clone(), proof }.to_octets();
-    assert_eq!(wallet.finish_filling(&request, &good([1; 32]), NOW), Err(WalletError::OtherRequest));
-    assert_eq!(wallet.count(), (0, 0));
+    assert_eq!(wallet.finish_filling(&request, &good([1; 32]), NOW), Err(WalletError::RequestMismatch));
+    assert_eq!(wallet.token_counts(), (0, 0));
     assert_eq!(wallet.finish_filling(&request, &good(hash), NOW), Ok(()));
-    assert_eq!(wallet.finish_filling(&request, &good(hash), NOW), Err(WalletError::NothingAsked));
+    assert_eq!(wallet.finish_filling(&request, &good(hash), NOW), Err(WalletError::NoPendingRequest));
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn a_wallet_that_crashes_at_any_step_loses_no_token_and_makes_no_second_request(
     assert_eq!(broker.issue(&again, NOW).octets, answer);
     wallet.finish_filling(&again, &answer, NOW).unwrap();
     wallet = crash(&wallet);
-    assert_eq!(wallet.count(), (BATCH, 0));
+    assert_eq!(wallet.token_counts(), (BATCH, 0));
     let mut requests = BTreeMap::new();
     for n in 0..BATCH as u64 {
         let (token, octets) = wallet.begin_spending(at(AGE_S), &seed("spend", n)).unwrap();
@@ -319,14 +319,14 @@ fn a_wallet_that_crashes_at_any_step_loses_no_token_and_makes_no_second_request(
         assert!(requests.insert(token, octets).is_none());
     }
     // Those whose answer was lost are asked again, in the same octets, and open.
-    let open = wallet.spending();
+    let open = wallet.pending_requests();
     assert_eq!(open.len(), BATCH - BATCH.div_ceil(4));
     for (token, octets) in open {
         assert_eq!(requests[&token], octets);
         let answer = broker.open_group(&octets, at(AGE_S + 1));
         assert!(matches!(answer.event, BrokerEvent::Repeated));
         assert_eq!(wallet.finish_spending(token, &answer.octets).unwrap().hash(), token);
-        assert_eq!(wallet.finish_spending(token, &answer.octets).unwrap_err(), WalletError::NothingAsked);
+        assert_eq!(wallet.finish_spending(token, &answer.octets).unwrap_err(), WalletError::NoPendingRequest);
     }
     assert_eq!(broker.kept().0, BATCH);
 }
@@ -346,10 +346,10 @@ fn an_answer_that_is_not_the_brokers_leaves_a_token_as_it_is() {
     ] {
         assert_eq!(
             wallet.finish_spending(token, &forged.to_octets()).unwrap_err(),
-            WalletError::OtherRequest
+            WalletError::RequestMismatch
         );
     }
-    assert_eq!(wallet.count().1, 1);
+    assert_eq!(wallet.token_counts().1, 1);
     assert!(wallet.finish_spending(token, &good).is_ok());
 }
 
@@ -378,7 +378,7 @@ fn a_key_that_marks_one_operator_is_found_out() {
     let mut wallet = Wallet::new(domain(), WalletConfig::DEFAULT);
     let learn = |wallet: &mut Wallet, log: &KeyLog, cosignatures: &[_]| {
         let proof = log.prove(1, wallet.seen().size, cosignatures.to_vec(), &signing).unwrap();
-        wallet.learn(&proof, &trust)
+        wallet.add_issuing_key(&proof, &trust)
     };
     for cosignatures in [vec![one], vec![one, one, one], [&[one], others].concat()] {
         assert_eq!(learn(&mut wallet, &forked, &cosignatures), Err(LogError::TooFewWitnesses));
@@ -387,7 +387,7 @@ fn a_key_that_marks_one_operator_is_found_out() {
     // The marked entry beside the honest head does not stand in its tree.
     let mut proof = honest.prove(1, 0, cosignatures.clone(), &signing).unwrap();
     proof.entry = marked.clone();
-    assert_eq!(wallet.learn(&proof, &trust), Err(LogError::NotIncluded));
+    assert_eq!(wallet.add_issuing_key(&proof, &trust), Err(LogError::NotIncluded));
     // An operator that has seen the honest head is not taken to the other log, even by witnesses that all collude.
     learn(&mut wallet, &honest, &cosignatures).unwrap();
     let all: Vec<_> = (0..3)
@@ -405,9 +405,9 @@ fn a_key_that_marks_one_operator_is_found_out() {
     let mut proof = honest.prove(1, 0, cosignatures, &signing).unwrap();
     proof.head.signature = Signature([1; 64]);
     let mut fresh = Wallet::new(domain(), WalletConfig::DEFAULT);
-    assert_eq!(fresh.learn(&proof, &trust), Err(LogError::BrokerSignature));
+    assert_eq!(fresh.add_issuing_key(&proof, &trust), Err(LogError::BrokerSignature));
     proof.head.broker = "c.example".parse().unwrap();
-    assert_eq!(fresh.learn(&proof, &trust), Err(LogError::OtherBroker));
+    assert_eq!(fresh.add_issuing_key(&proof, &trust), Err(LogError::OtherBroker));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use whimbrel_privacy::broker::{
 use whimbrel_privacy::crypto::{SigningKey, hash};
 use whimbrel_privacy::log::{KeyEntry, KeyLog, LogTrust, Witness};
 use whimbrel_privacy::operator::{Contract, Group};
-use whimbrel_privacy::user::Sim;
+use whimbrel_privacy::user::UserSim;
 use whimbrel_privacy::voprf::IssuerKey;
 use whimbrel_privacy::wallet::{Wallet, WalletConfig};
 
@@ -119,8 +119,8 @@ pub(crate) fn broker() -> Broker {
     broker
 }
 
-pub(crate) fn sim(name: &str, user: UserId, broker: &Broker) -> Sim {
-    Sim {
+pub(crate) fn sim(name: &str, user: UserId, broker: &Broker) -> UserSim {
+    UserSim {
         user,
         broker: domain(),
         network: PlmnId::TEST,
@@ -160,7 +160,7 @@ pub(crate) fn wallet() -> Wallet {
     let cosignatures: Vec<_> = witnesses().iter_mut().map(cosign).collect();
     for epoch in 0..2 {
         let proof = log.prove(epoch, wallet.seen().size, cosignatures.clone(), &key("broker")).unwrap();
-        wallet.learn(&proof, &log_trust()).unwrap();
+        wallet.add_issuing_key(&proof, &log_trust()).unwrap();
     }
     wallet
 }

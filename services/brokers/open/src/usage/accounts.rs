@@ -428,8 +428,8 @@ impl Account {
             user: self.session.user,
             operator: self.session.operator,
             expected: expected.saturating_sub(self.expected),
-            difference: beyond - self.judged,
-            mismatch_octets: mismatch,
+            excess_octets: beyond - self.judged,
+            beyond_tolerance_octets: mismatch,
         };
         (self.expected, self.judged) = (expected, beyond);
         Some((Paid { cycle, report: ours.report, verdict, totals }, comparison))

@@ -27,9 +27,9 @@ pub struct Comparison {
     /// Octets since the last comparison that the operator should have counted by the user's report.
     pub expected: u64,
     /// By how many more octets the operator claims: below 0, fewer.
-    pub difference: i64,
+    pub excess_octets: i64,
     /// By how many octets the rule of chapter 3.4.3 is broken; 0: it holds.
-    pub mismatch_octets: i64,
+    pub beyond_tolerance_octets: i64,
 }
 
 /// The numbers of the judge.
@@ -38,29 +38,29 @@ pub struct JudgeRule {
     /// What is taken from each residual, in millionths: half of the smallest overstatement that is to be found.
     pub allowance_ppm: i64,
     /// The sum of residuals at which a pair's vote is 1, in millionths.
-    pub alarm_ppm: i64,
+    pub full_vote_ppm: i64,
     /// A residual counts as at most so much, in millionths: one report alone fills no pair's sum twice.
-    pub residual_max_ppm: i64,
+    pub residual_cap_ppm: i64,
     /// Octets under which a residual is a share of this many.
-    pub octets_floor: u64,
+    pub reference_octets_min: u64,
     /// Users without which no operator is blamed.
     pub users_min: usize,
     /// Operators without which no user is blamed.
     pub operators_min: usize,
     /// The reputation of a newcomer.
-    pub newcomer: u16,
+    pub newcomer_reputation: u16,
 }
 
 impl JudgeRule {
     /// An operator that adds 1 % to noise of up to 0.9 % is found after some eight reports a user.
     pub const DEFAULT: Self = Self {
         allowance_ppm: 5_000,
-        alarm_ppm: 40_000,
-        residual_max_ppm: 45_000,
-        octets_floor: 16 << 10,
+        full_vote_ppm: 40_000,
+        residual_cap_ppm: 45_000,
+        reference_octets_min: 16 << 10,
         users_min: 5,
         operators_min: 3,
-        newcomer: 20,
+        newcomer_reputation: 20,
     };
 }
 
@@ -71,20 +71,20 @@ const GOOD_HALFWAY: u64 = 100;
 /// The highest reputation.
 const REPUTATION_MAX: u64 = 100;
 /// A vote, a weight and a blame, in thousandths.
-const ONE: u64 = 1_000;
+const UNIT_MILLI: u64 = 1_000;
 /// A voter that weighs less does not count towards the least number.
 const WEIGHT_MIN: u64 = 300;
 /// An operator is judged by as many users, those that reported last.
 const RECENT_USERS: usize = 60;
 /// So much the least number of voters must weigh on average, in thousandths: six newcomers weigh as much as five that are known a
 /// little.
-const WEIGHT_EACH_MIN: u64 = 510;
+const MIN_MEAN_WEIGHT: u64 = 510;
 /// After so many further users a vote weighs half: an operator that begins to overstate is not covered by users that saw it honest.
 const HALF_WEIGHT_USERS: usize = 20;
 /// The mean vote above which many counterparts blame, in thousandths, and the square of what is added for few: with five of them it is
 /// 0.85, with sixty 0.6, so that a third of a party's counterparts that are dishonest do not reach it by chance.
-const BLAMED_AT: u64 = 500;
-const BLAMED_AT_MORE_SQUARED: u64 = 600_000;
+const BLAME_THRESHOLD: u64 = 500;
+const SMALL_SAMPLE_MARGIN_SQUARED: u64 = 600_000;
 /// Voters that are looked at: the error of the mean of so many is far below what separates dishonest parties from others.
 const VOTERS_MAX: usize = 64;
 /// After this time half of a blame is forgotten.
@@ -114,7 +114,7 @@ pub struct Blame {
 #[derive(Clone, Copy, Debug, Default)]
 struct UserOperatorPair {
     /// CUSUM, in millionths.
-    sum_ppm: i64,
+    cusum_ppm: i64,
     reports: u32,
     good: u32,
 }
@@ -132,22 +132,22 @@ pub struct Standing {
     pub mismatch_octets: u64,
     /// Number of blames.
     pub blames: u32,
-    /// What is not forgotten of them, in thousandths, at `at_s`.
+    /// What is not forgotten of them, in thousandths, at `bad_updated_s`.
     bad: u64,
-    at_s: u64,
+    bad_updated_s: u64,
 }
 
 impl Standing {
     /// What is not forgotten of blames, in thousandths.
     fn bad_at(&self, now_s: u64) -> u64 {
-        let age = now_s.saturating_sub(self.at_s);
+        let age = now_s.saturating_sub(self.bad_updated_s);
         let (halves, rest) = (age / HALF_LIFE_S, age % HALF_LIFE_S);
         let bad = self.bad.checked_shr(u32::try_from(halves).unwrap_or(u32::MAX)).unwrap_or(0);
         bad - bad * rest / (2 * HALF_LIFE_S)
     }
 
-    fn blame(&mut self, now_s: u64) {
-        (self.bad, self.at_s) = (self.bad_at(now_s) + ONE, now_s);
+    fn record_blame(&mut self, now_s: u64) {
+        (self.bad, self.bad_updated_s) = (self.bad_at(now_s) + UNIT_MILLI, now_s);
         self.blames = self.blames.saturating_add(1);
     }
 
@@ -157,8 +157,8 @@ impl Standing {
         let earned = newcomer + (REPUTATION_MAX - newcomer) * self.good / (self.good + GOOD_HALFWAY);
         // A quarter for each blame: half for each half.
         let halvings = 2 * self.bad_at(now_s);
-        let left = earned.checked_shr(u32::try_from(halvings / ONE).unwrap_or(u32::MAX)).unwrap_or(0);
-        u16::try_from(left - left * (halvings % ONE) / (2 * ONE)).unwrap_or(u16::MAX)
+        let left = earned.checked_shr(u32::try_from(halvings / UNIT_MILLI).unwrap_or(u32::MAX)).unwrap_or(0);
+        u16::try_from(left - left * (halvings % UNIT_MILLI) / (2 * UNIT_MILLI)).unwrap_or(u16::MAX)
     }
 }
 
@@ -190,9 +190,9 @@ impl Judge {
     /// Takes a comparison in. Gives the blames that it leads to, the operator's before the user's.
     pub fn observe(&mut self, now_s: u64, c: &Comparison) -> Vec<Blame> {
         let rule = self.rule;
-        let reference = c.expected.max(rule.octets_floor);
-        let residual = i128::from(c.difference) * 1_000_000 / i128::from(reference);
-        let most = i128::from(rule.residual_max_ppm);
+        let reference = c.expected.max(rule.reference_octets_min);
+        let residual = i128::from(c.excess_octets) * 1_000_000 / i128::from(reference);
+        let most = i128::from(rule.residual_cap_ppm);
         let residual = i64::try_from(residual.clamp(-most, most)).unwrap_or(0);
         let recent = self.recent.entry(c.operator).or_default();
         recent.retain(|user| *user != c.user);
@@ -202,19 +202,19 @@ impl Judge {
         }
         let pair = self.pairs.entry((c.operator, c.user)).or_default();
         self.by_user.entry(c.user).or_default().insert(c.operator);
-        pair.sum_ppm = (pair.sum_ppm + residual - rule.allowance_ppm).clamp(0, 2 * rule.alarm_ppm);
+        pair.cusum_ppm = (pair.cusum_ppm + residual - rule.allowance_ppm).clamp(0, 2 * rule.full_vote_ppm);
         pair.reports = pair.reports.saturating_add(1);
-        let suspicious = pair.sum_ppm > rule.alarm_ppm / 2;
-        let good = c.mismatch_octets == 0 && !suspicious && pair.good < PAIR_GOOD_MAX;
+        let suspicious = pair.cusum_ppm > rule.full_vote_ppm / 2;
+        let good = c.beyond_tolerance_octets == 0 && !suspicious && pair.good < PAIR_GOOD_MAX;
         pair.good += u32::from(good);
         let standings =
             [self.operators.entry(c.operator).or_default(), self.users.entry(c.user).or_default()];
         for standing in standings {
             standing.reports += 1;
             standing.good += u64::from(good);
-            standing.mismatches += u64::from(c.mismatch_octets != 0);
+            standing.mismatches += u64::from(c.beyond_tolerance_octets != 0);
             standing.mismatch_octets =
-                standing.mismatch_octets.saturating_add(c.mismatch_octets.unsigned_abs());
+                standing.mismatch_octets.saturating_add(c.beyond_tolerance_octets.unsigned_abs());
         }
         if !suspicious {
             return Vec::new();
@@ -224,12 +224,12 @@ impl Judge {
 
     /// The vote of a pair, in thousandths.
     fn vote(&self, pair: &UserOperatorPair) -> u64 {
-        (pair.sum_ppm.min(self.rule.alarm_ppm).unsigned_abs() * ONE)
-            / self.rule.alarm_ppm.unsigned_abs().max(1)
+        (pair.cusum_ppm.min(self.rule.full_vote_ppm).unsigned_abs() * UNIT_MILLI)
+            / self.rule.full_vote_ppm.unsigned_abs().max(1)
     }
 
     fn is_bad(standing: Option<&Standing>, now_s: u64) -> bool {
-        standing.is_some_and(|s| s.bad_at(now_s) >= ONE / 2)
+        standing.is_some_and(|s| s.bad_at(now_s) >= UNIT_MILLI / 2)
     }
 
     /// What a voter weighs, in thousandths: one that is in dispute with most of its other counterparts little.
@@ -243,8 +243,8 @@ impl Judge {
         }
         let in_dispute = sum.checked_div(count).unwrap_or(0);
         let known = standing.map_or(0, |s| s.good).min(u64::from(PAIR_GOOD_MAX));
-        let known = ONE / 2 + ONE / 2 * known / u64::from(PAIR_GOOD_MAX);
-        (ONE - in_dispute) * known / ONE
+        let known = UNIT_MILLI / 2 + UNIT_MILLI / 2 * known / u64::from(PAIR_GOOD_MAX);
+        (UNIT_MILLI - in_dispute) * known / UNIT_MILLI
     }
 
     /// What a user weighs in the judgement of an operator.
@@ -280,14 +280,14 @@ impl Judge {
             .enumerate()
             .map(|(n, (user, pair))| Ballot {
                 weight: self.weight_of_user(user, operator, now_s),
-                recency: recency(count - 1 - n),
+                recency_weight: recency_weight(count - 1 - n),
                 vote: self.vote(pair),
             })
             .collect();
         let (counterparts, vote) = verdict(&votes, self.rule.users_min)?;
-        self.operators.entry(operator).or_default().blame(now_s);
+        self.operators.entry(operator).or_default().record_blame(now_s);
         let users: Vec<UserId> = self.pairs_of_operator(operator).map(|(user, _)| user).collect();
-        users.into_iter().for_each(|user| self.forgive((operator, user)));
+        users.into_iter().for_each(|user| self.reset_cusum((operator, user)));
         Some(Blame { party: Party::Operator(operator), counterparts, vote })
     }
 
@@ -297,21 +297,21 @@ impl Judge {
             .take(VOTERS_MAX)
             .map(|(operator, pair)| Ballot {
                 weight: self.weight_of_operator(operator, user, now_s),
-                recency: ONE,
+                recency_weight: UNIT_MILLI,
                 vote: self.vote(pair),
             })
             .collect();
         let (counterparts, vote) = verdict(&voters, self.rule.operators_min)?;
-        self.users.entry(user).or_default().blame(now_s);
+        self.users.entry(user).or_default().record_blame(now_s);
         let operators: Vec<OperatorId> = self.pairs_of_user(user).map(|(operator, _)| operator).collect();
-        operators.into_iter().for_each(|operator| self.forgive((operator, user)));
+        operators.into_iter().for_each(|operator| self.reset_cusum((operator, user)));
         Some(Blame { party: Party::User(user), counterparts, vote })
     }
 
     /// The next blame needs new evidence.
-    fn forgive(&mut self, pair: (OperatorId, UserId)) {
+    fn reset_cusum(&mut self, pair: (OperatorId, UserId)) {
         if let Some(pair) = self.pairs.get_mut(&pair) {
-            pair.sum_ppm = 0;
+            pair.cusum_ppm = 0;
         }
     }
 
@@ -322,7 +322,7 @@ impl Judge {
 
     /// An operator's reputation.
     pub fn reputation(&self, operator: OperatorId, now_s: u64) -> u16 {
-        self.operator(operator).reputation(self.rule.newcomer, now_s)
+        self.operator(operator).reputation(self.rule.newcomer_reputation, now_s)
     }
 
     /// All operators of which there are reports.
@@ -344,27 +344,27 @@ impl Judge {
 /// A vote, what its voter weighs and how recent it is, in thousandths.
 struct Ballot {
     weight: u64,
-    recency: u64,
+    recency_weight: u64,
     vote: u64,
 }
 
 /// What a vote weighs after which so many further users have reported.
-fn recency(further: usize) -> u64 {
+fn recency_weight(further: usize) -> u64 {
     let (halves, rest) = (further / HALF_WEIGHT_USERS, further % HALF_WEIGHT_USERS);
-    let whole = ONE >> halves;
+    let whole = UNIT_MILLI >> halves;
     whole - whole * rest as u64 / (2 * HALF_WEIGHT_USERS as u64)
 }
 
 /// Whether weighted votes of enough counterparts blame: how many they are, and their mean vote.
 fn verdict(ballots: &[Ballot], counterparts_min: usize) -> Option<(usize, u64)> {
     let counted = || ballots.iter().filter(|b| b.weight >= WEIGHT_MIN);
-    let weight: u64 = counted().map(|b| b.weight * b.recency).sum();
-    let vote: u64 = counted().map(|b| b.weight * b.recency * b.vote).sum();
+    let weight: u64 = counted().map(|b| b.weight * b.recency_weight).sum();
+    let vote: u64 = counted().map(|b| b.weight * b.recency_weight * b.vote).sum();
     let counterparts = counted().count();
     let mean = vote.checked_div(weight)?;
-    if counted().map(|b| b.weight).sum::<u64>() < WEIGHT_EACH_MIN * counterparts_min as u64 {
+    if counted().map(|b| b.weight).sum::<u64>() < MIN_MEAN_WEIGHT * counterparts_min as u64 {
         return None;
     }
-    let more = BLAMED_AT_MORE_SQUARED.checked_div(counterparts as u64)?.isqrt();
-    (counterparts >= counterparts_min && mean > BLAMED_AT + more).then_some((counterparts, mean))
+    let more = SMALL_SAMPLE_MARGIN_SQUARED.checked_div(counterparts as u64)?.isqrt();
+    (counterparts >= counterparts_min && mean > BLAME_THRESHOLD + more).then_some((counterparts, mean))
 }

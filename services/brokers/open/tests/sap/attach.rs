@@ -11,12 +11,12 @@ use whimbrel_open::msg::{
     Rejection, SignedGrant, SignedRefusal, Subject, UserVector, Validity,
 };
 use whimbrel_open::operator::{Operator, OperatorAttach, OperatorError, OperatorSession};
-use whimbrel_open::user::{Sim, UserAttach, UserError};
+use whimbrel_open::user::{UserAttach, UserError, UserSim};
 
 use super::world::*;
 
 struct Net {
-    sim: Sim,
+    sim: UserSim,
     operator: Operator,
     broker: Broker,
     /// Of the user and the operator; each has other keys.

@@ -10,7 +10,7 @@ use whimbrel_open::msg::{
     RefusalCause, SignedGrant, SignedRefusal, UserAnswer, UserVector,
 };
 use whimbrel_open::operator::{Operator, OperatorAttach, OperatorSession};
-use whimbrel_open::user::{Sim, TentativeSession, UserAttach};
+use whimbrel_open::user::{TentativeSession, UserAttach, UserSim};
 
 use super::model::{
     Act, AuthReq, Bro, Ctx, Grant, Op, Orders, Refusal, Request, Share, Signer, Ss, User, Verdict, World,
@@ -18,7 +18,7 @@ use super::model::{
 use super::world::*;
 
 pub(crate) struct Real {
-    sim: Sim,
+    sim: UserSim,
     t1: Operator,
     broker: Broker,
     /// Alice's runs: the attach while it waits, its request, and what came of it.

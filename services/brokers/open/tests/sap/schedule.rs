@@ -10,7 +10,7 @@ use whimbrel_open::broker::{Broker, BrokerEvent, Record};
 use whimbrel_open::id::UserId;
 use whimbrel_open::msg::AuthReqU;
 use whimbrel_open::operator::{Operator, OperatorAttach, OperatorError, OperatorSession};
-use whimbrel_open::user::{Sim, UserAttach};
+use whimbrel_open::user::{UserAttach, UserSim};
 
 use super::world::*;
 
@@ -25,7 +25,7 @@ struct Logged {
 struct Country {
     random: u64,
     now: Instant,
-    sims: Vec<Sim>,
+    sims: Vec<UserSim>,
     waiting: Vec<Option<UserAttach>>,
     operators: [Operator; 2],
     logs: [Vec<Logged>; 2],

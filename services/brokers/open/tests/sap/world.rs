@@ -8,7 +8,7 @@ use whimbrel_open::crypto::{PrivateKey, Seed, SigningKey};
 use whimbrel_open::id::{Domain, Nid, OperatorId, UserId};
 use whimbrel_open::msg::{Certificate, FiveQis, Price, Qos, QosOffer, Subject, Terms, Trust, Validity};
 use whimbrel_open::operator::Operator;
-use whimbrel_open::user::Sim;
+use whimbrel_open::user::UserSim;
 
 pub(crate) const NOW: Instant = Instant(1_800_000_000_000_000);
 pub(crate) const DAY: Duration = Duration::from_secs(86_400);
@@ -106,8 +106,8 @@ pub(crate) fn broker(name: &str) -> Broker {
     broker
 }
 
-pub(crate) fn sim(name: &str, id: UserId, broker: &Broker) -> Sim {
-    Sim {
+pub(crate) fn sim(name: &str, id: UserId, broker: &Broker) -> UserSim {
+    UserSim {
         user: id,
         broker: broker.config.domain.clone(),
         broker_key: broker.config.signing.verifying_key(),

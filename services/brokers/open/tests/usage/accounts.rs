@@ -38,8 +38,8 @@ fn what_the_user_does_not_confirm_is_not_paid() {
     let receipt = accounted.receipt.unwrap();
     assert_eq!((receipt.verdict, receipt.totals.paid), (Verdict::Reduced, (MIB, 10 * MIB)));
     let comparison = accounted.comparison.unwrap();
-    assert_eq!(comparison.difference, (2 * MIB - 3_000) as i64);
-    assert!(comparison.mismatch_octets > 0);
+    assert_eq!(comparison.excess_octets, (2 * MIB - 3_000) as i64);
+    assert!(comparison.beyond_tolerance_octets > 0);
 }
 
 #[test] // chapter 3.4.3: the threshold follows from the user's loss rate
@@ -49,7 +49,7 @@ fn what_was_lost_on_the_radio_is_no_mismatch_and_is_not_paid() {
     lossy.downlink = direction(9 * MIB, 9_000, 1_000);
     deliver(&mut accounts, lossy);
     let accounted = deliver(&mut accounts, of_operator(1, MIB, 10 * MIB));
-    assert_eq!(accounted.comparison.unwrap().mismatch_octets, 0);
+    assert_eq!(accounted.comparison.unwrap().beyond_tolerance_octets, 0);
     let totals = accounted.receipt.unwrap().totals;
     assert_eq!((totals.claimed.1, totals.paid.1), (10 * MIB, 9 * MIB));
 }
@@ -61,12 +61,12 @@ fn an_uplink_that_the_operator_exaggerates_is_a_mismatch() {
     lossy.uplink = direction(10 * MIB, 9_000, 1_000);
     deliver(&mut accounts, lossy);
     let low = deliver(&mut accounts, of_operator(1, 9 * MIB, 0));
-    assert_eq!(low.comparison.unwrap().mismatch_octets, 0, "a tenth is lost on the radio");
+    assert_eq!(low.comparison.unwrap().beyond_tolerance_octets, 0, "a tenth is lost on the radio");
     let mut lossless = of_user(2, 20 * MIB, 0);
     lossless.uplink = direction(20 * MIB, 19_000, 1_000);
     deliver(&mut accounts, lossless);
     let high = deliver(&mut accounts, of_operator(2, 21 * MIB, 0));
-    assert!(high.comparison.unwrap().mismatch_octets > 0);
+    assert!(high.comparison.unwrap().beyond_tolerance_octets > 0);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_user_that_confirms_more_than_the_operator_claims_is_a_mismatch_too() {
     let mut accounts = accounts();
     deliver(&mut accounts, of_user(1, MIB, 10 * MIB));
     let accounted = deliver(&mut accounts, of_operator(1, MIB, 8 * MIB));
-    assert!(accounted.comparison.unwrap().mismatch_octets < 0);
+    assert!(accounted.comparison.unwrap().beyond_tolerance_octets < 0);
     assert_eq!(accounted.receipt.unwrap().totals.paid, (MIB, 8 * MIB));
 }
 
@@ -111,7 +111,7 @@ fn a_session_that_is_opened_again_waits_for_the_users_next_report() {
     assert!(deliver(&mut accounts, of_operator(9, 5 * MIB, 5 * MIB)).receipt.is_none());
     let accounted = deliver(&mut accounts, of_user(9, 5 * MIB, 5 * MIB));
     assert_eq!(accounted.receipt.unwrap().totals.paid, (4 * MIB, 4 * MIB));
-    assert_eq!(accounted.comparison.unwrap().mismatch_octets, 0);
+    assert_eq!(accounted.comparison.unwrap().beyond_tolerance_octets, 0);
 }
 
 #[test]

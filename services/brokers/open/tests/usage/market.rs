@@ -147,8 +147,8 @@ impl Market {
             user: user(u),
             operator: operator(o),
             expected: confirmed,
-            difference,
-            mismatch_octets,
+            excess_octets: difference,
+            beyond_tolerance_octets: mismatch_octets,
         };
         self.now_s += 1;
         let blames = self.judge.observe(self.now_s, &c);

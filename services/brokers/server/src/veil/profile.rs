@@ -6,7 +6,7 @@ use whimbrel_open::crypto::Share;
 use whimbrel_open::id::UserId;
 use whimbrel_open::msg::EpochKey;
 use whimbrel_privacy::crypto::{SigningKey, VerifyingKey};
-use whimbrel_privacy::user::Sim;
+use whimbrel_privacy::user::UserSim;
 use zeroize::Zeroize;
 
 /// What a SIM holds for one broker, in a form for files (JSON). All octets are hexadecimal digits.
@@ -46,7 +46,7 @@ impl Drop for VeilSimProfile {
 
 impl VeilSimProfile {
     /// The profile of a SIM whose private key has these octets.
-    pub fn new(sim: &Sim, private_key: &[u8; 32]) -> Self {
+    pub fn new(sim: &UserSim, private_key: &[u8; 32]) -> Self {
         Self {
             user: hex(&sim.user.0),
             broker: sim.broker.to_string(),
@@ -65,12 +65,12 @@ impl VeilSimProfile {
     }
 
     /// The SIM. Errors: the field that is wrong.
-    pub fn sim(&self) -> Result<Sim, &'static str> {
+    pub fn sim(&self) -> Result<UserSim, &'static str> {
         fn octets<const N: usize>(text: &str, field: &'static str) -> Result<[u8; N], &'static str> {
             unhex(text).and_then(|o| o.try_into().ok()).ok_or(field)
         }
         let broker_key = VerifyingKey::from_octets(octets(&self.broker_key, "broker_key")?);
-        Ok(Sim {
+        Ok(UserSim {
             user: UserId(octets(&self.user, "user")?),
             broker: self.broker.parse().map_err(|_| "broker")?,
             network: self.plmn.parse().map_err(|_| "plmn")?,
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn a_profile_gives_its_sim_back_and_names_the_field_that_is_wrong() {
         let signing = SigningKey::new(&[9; 32]);
-        let sim = Sim {
+        let sim = UserSim {
             user: UserId([1; 16]),
             broker: "b.example".parse().unwrap(),
             network: "999/72".parse().unwrap(),
