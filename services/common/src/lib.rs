@@ -7,7 +7,7 @@
 //! | octets of messages: heads, fields, parts, causes, signed messages | [`codec`] |
 //! | secrets, keys, signatures with a domain | [`crypto`] |
 //! | HPKE under a protocol's labels | [`envelope`] |
-//! | certificates of operators and brokers, and who is trusted | [`certificate`] |
+//! | certificates of operators and brokers, and the anchors that are trusted | [`certificate`] |
 //! | the user's request, sealed to the broker | [`request`] |
 //! | the broker's signed refusal | [`refusal`] |
 //! | QoS and filters of a session | [`session`] |
