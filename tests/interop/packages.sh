@@ -14,6 +14,7 @@ wrong() { echo "WRONG: $1"; [ ! -e "$tmp/out" ] || tail -n 20 "$tmp/out"; exit 1
 without=()
 
 PROGRAM=$WHIMBREL "$root/x" package deb "$tmp" >"$tmp/packages" 2>"$tmp/out" || wrong "the packages cannot be built"
+[ "$(cd "$tmp" && sha256sum --check --quiet SHA256SUMS 2>&1 && wc -l <SHA256SUMS)" = 3 ] || wrong "SHA256SUMS does not have the sums of the three packages"
 package=$(grep '/whimbrel_' "$tmp/packages")
 for name in whimbrel-broker whimbrel-lab; do
   dpkg-deb --contents "$(grep "/${name}_" "$tmp/packages")" >"$tmp/out" || wrong "dpkg-deb does not read the package of $name"
