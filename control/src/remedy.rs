@@ -379,7 +379,12 @@ impl Present<'_> {
                 "add {s} to `slices`, run `whimbrel reload`, and subscribe it: {}",
                 self.subscribe(s)
             )),
-            (true, Some(false) | None) => fix(self.subscribe(s)),
+            (true, Some(false)) => fix(self.subscribe(s)),
+            // Lines of the log are written without the subscription, so it can be either of two causes.
+            (true, None) => fix(format!(
+                "add {s} to the UE's requested slices if it is subscribed, else {}",
+                self.subscribe(s)
+            )),
             (true, Some(true)) if self.changed_since => {
                 mended(format!("slice {s} was subscribed later; the UE gets it with its next registration"))
             }
@@ -483,6 +488,13 @@ mod tests {
             panic!("mended")
         };
         assert!(fix.contains("did not request it"), "{fix}");
+        let present =
+            Present { config: &config, supi: None, subscriber: Subscriber::NotAsked, changed_since: false };
+        let Remedy::Fix(fix) = Refusal::SliceNotAllowed(s("2")).remedy(&present) else { panic!("mended") };
+        assert!(
+            fix.contains("requested slices if it is subscribed") && fix.contains("--add-slice 2="),
+            "{fix}"
+        );
     }
 
     #[test]

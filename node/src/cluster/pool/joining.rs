@@ -299,7 +299,7 @@ impl CpfPool {
 
     /// A CPF is registered in etcd under this number.
     pub(super) fn listed(&mut self, cpf: CpfId, number: CpfId) {
-        info!(cpf = cpf.0, listed = %MemberId::Cpf(number), "a CPF is registered in etcd");
+        info!(cpf = cpf.0, listed = %MemberId::Cpf(number), "a CPF is registered");
         let seen = self.cluster.roll.lists(number);
         if let Some(member) = self.members.by_id.get_mut(&cpf) {
             (member.listed, member.seen) = (Some(number), seen);
