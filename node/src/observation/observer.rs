@@ -496,6 +496,9 @@ impl Observer {
 
     /// The state of a UPF changed.
     pub fn upf(&mut self, now: Instant, upf: UpfId, change: UpfChange) {
+        if change == UpfChange::Unanswered && self.upfs.contains_key(&upf) {
+            return; // why it has no association is known
+        }
         self.upfs.insert(upf, change);
         let all = self.config.smf.upfs.len();
         let named = self.config.smf.upfs.get(usize::from(upf.0)).map_or("upf", |u| u.name.as_str());
@@ -910,6 +913,10 @@ fn deregistered_word(why: DeregistrationReason) -> &'static str {
 /// The sentence about a UPF, after its name.
 fn upf_sentence(change: UpfChange, others: bool) -> (Level, &'static str) {
     match change {
+        UpfChange::Unanswered => (
+            Level::Error,
+            "has not answered on N4, so it gets no session: look whether it runs, at its address in `upfs`, and at its log",
+        ),
         UpfChange::Up => (Level::Info, "answers"),
         UpfChange::Back => (Level::Info, "answers again, and its sessions are kept"),
         UpfChange::Unfit => (

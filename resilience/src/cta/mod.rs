@@ -178,6 +178,8 @@ impl Outbox {
 /// A state change of a UPF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpfChange {
+    /// It has not answered a request for an association, of which there are more until it does.
+    Unanswered,
     /// The association is established.
     Up,
     /// It is established, but the UPF does not allocate F-TEIDs and UE addresses: it gets no session.

@@ -208,7 +208,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                             self.upfs.look = Some(now + LOOK);
                         }
                         UpfChange::Up => self.resume_restored(now),
-                        UpfChange::Unfit | UpfChange::Silent | UpfChange::Back => {}
+                        UpfChange::Unanswered | UpfChange::Unfit | UpfChange::Silent | UpfChange::Back => {}
                     }
                 }
             }

@@ -162,9 +162,9 @@ macro_rules! number {
 pub(crate) use number;
 
 /// A bitmap: octet 5 of the clause is the lowest octet of the number. Octets that a peer of an older
-/// release leaves out read as zero, octets of a later one are left unread; `$octets` are written.
+/// release leaves out read as zero, octets of a later one are left unread. `$octets` are written, or, with `at least`, those that are needed.
 macro_rules! flags {
-    ($( $(#[$meta:meta])* pub struct $name:ident($ty:ident, $octets:literal): $text:literal {
+    ($( $(#[$meta:meta])* pub struct $name:ident($ty:ident, $octets:literal $(, at least $least:literal)?): $text:literal {
         $( $(#[$fmeta:meta])* $flag:ident = $octet:literal / $bit:literal, )*
     } )*) => { $(
         $(#[$meta])*
@@ -205,12 +205,22 @@ macro_rules! flags {
                 Ok(Self($ty::from_le_bytes(v)))
             }
             fn write(&self, out: &mut Vec<u8>) {
-                out.extend_from_slice(&self.0.to_le_bytes()[..$octets]);
+                let least: &[usize] = &[$octets $(, $least)?];
+                out.extend_from_slice($crate::codec::without_zeros(
+                    &self.0.to_le_bytes()[..$octets],
+                    least[least.len() - 1],
+                ));
             }
         }
     )* };
 }
 pub(crate) use flags;
+
+/// The octets without zeros at their end, but `least` of them.
+pub(crate) fn without_zeros(octets: &[u8], least: usize) -> &[u8] {
+    let used = octets.iter().rposition(|o| *o != 0).map_or(0, |last| last + 1);
+    &octets[..used.max(least)]
+}
 
 /// An enumeration of one octet. `mask` takes the clause's bits; an unlisted value is semantically incorrect.
 macro_rules! code {

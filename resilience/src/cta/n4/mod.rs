@@ -532,7 +532,12 @@ impl N4 {
                 }
                 Purpose::Heartbeat => self.silent(now, arrived),
                 Purpose::Update => self.next = now, // a heartbeat finds out
-                Purpose::Association => self.next = now + RETRY,
+                Purpose::Association => {
+                    self.next = now + RETRY;
+                    if self.restored_by.is_none() {
+                        arrived.push(N4Arrival::Upf(UpfChange::Unanswered));
+                    }
+                }
                 Purpose::Release => self.next = now + RELEASED,
             }
         }

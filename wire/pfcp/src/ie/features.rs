@@ -48,8 +48,9 @@ flags! {
         MPTCP = 8 / 8,
         DDDS = 9 / 7,
     }
-    /// CP Function Features (TS 29.244 §8.2.58).
-    pub struct CpFunctionFeatures(u16, 2): "CP Function Features" {
+    /// CP Function Features (TS 29.244 §8.2.58). Up to Release 15 it has one octet, and some UPFs refuse a longer one: the second is written
+    /// if a flag in it is set.
+    pub struct CpFunctionFeatures(u16, 2, at least 1): "CP Function Features" {
         LOAD = 5 / 1,
         OVRL = 5 / 2,
         EPFAR = 5 / 3,
@@ -60,5 +61,24 @@ flags! {
         UIAUR = 5 / 8,
         PSUCC = 6 / 1,
         RPGUR = 6 / 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::Ie;
+
+    #[test] // TS 29.244 §8.2.58: one octet up to Release 15; a UPF that takes no more set up no association
+    fn the_second_octet_of_cp_function_features_is_written_only_if_it_says_something() {
+        let octets = |features: CpFunctionFeatures| {
+            let mut out = Vec::new();
+            features.write(&mut out);
+            assert_eq!(CpFunctionFeatures::read(&mut whimbrel_ids::Reader::new(&out)), Ok(features));
+            out
+        };
+        assert_eq!(octets(CpFunctionFeatures::default()), [0]);
+        assert_eq!(octets(CpFunctionFeatures::LOAD | CpFunctionFeatures::OVRL), [3]);
+        assert_eq!(octets(CpFunctionFeatures::LOAD | CpFunctionFeatures::PSUCC), [1, 1]);
     }
 }
