@@ -6,10 +6,10 @@
 //! on the program passes its packets up, and the pipeline has the program's counts to the octet.
 //!
 //! No packet of a session overtakes another. A session is offloaded only when none is still on its way up: for a moment its entry is watched
-//! ([`state::WATCHED`]), and the program counts what it passes up. If a later packet needs this pipeline, those after it go up too
-//! ([`state::BEHIND`]), until this pipeline has decided on it and watches again. For a packet that the program has not read to its end
-//! (IPv6 extension headers, so later fragments) it sets [`FastEntry::missed`]. A packet that it does not read (IPv4 options) goes up by
-//! itself.
+//! ([`state::WATCHED`]), and the program counts what it passes up, which this pipeline compares with what it has decided on. If a later
+//! packet needs this pipeline, those after it go up too ([`state::BEHIND`]), until this pipeline has decided on it and watches again. For
+//! a packet that the program has not read to its end (IPv6 extension headers, so later fragments) it sets [`FastEntry::missed`]. A packet
+//! that it does not read (IPv4 options) goes up by itself.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -24,9 +24,13 @@ use super::plain::Hot;
 use super::sessions::Blocks;
 use crate::config::DnIndex;
 
-/// How long a session is watched for a pause of [`FastPath::settles_in`]. One whose packets leave none for so long is offloaded in a pause of
-/// a tenth of that: drivers show us packets sooner when they come one behind the other.
+/// How long a session is watched for a pause of [`FastPath::settles_in`]. By then the counts show how many packets were on their way when the
+/// watch began, so that one whose packets leave no such pause is offloaded as soon as none is.
 const WATCH_MAX: Duration = Duration::from_millis(50);
+/// For so long nothing new may have gone up then: a packet may have been counted that the pipeline cannot see yet.
+const COUNTED_PAUSE: Duration = Duration::from_micros(10);
+/// How long packets that were counted there, and are not decided on here, keep a session from being offloaded: they are lost by then.
+const ON_THE_WAY_MAX: Duration = Duration::from_millis(200);
 /// Sessions that are looked at between two bursts: some microseconds.
 const LOOKS: usize = 64;
 
@@ -209,6 +213,8 @@ struct OffloadCandidate {
     index: u32,
     watch: u32,
     passed: u32,
+    /// Packets that were decided on here beyond those, at most: they were on their way already when the watch began.
+    early: i16,
     /// Since when that is so.
     since: Option<Instant>,
     /// When it was first looked at.
@@ -258,7 +264,14 @@ impl Offloader {
             place.store(u64::from(index) + 1, Ordering::Release);
         }
         hot.set_watched(true);
-        self.watched.push_back(OffloadCandidate { index, watch, passed: 0, since: None, first: None });
+        self.watched.push_back(OffloadCandidate {
+            index,
+            watch,
+            passed: 0,
+            early: 0,
+            since: None,
+            first: None,
+        });
     }
 
     /// Offloads what can be offloaded now. `drained`: all that had come up is decided on, and sent.
@@ -280,8 +293,13 @@ impl Offloader {
             let (first, since) = (*w.first.get_or_insert(now), *w.since.get_or_insert(now));
             let hops = (entry.gnb_hop.load(Ordering::Relaxed), entry.network_hop.load(Ordering::Relaxed));
             let long = now.since(first) >= WATCH_MAX;
-            let pause = self.path.settles_in() / if long { 10 } else { 1 };
-            if !drained || now.since(since) < pause || !(self.path.leads(hops) || long) {
+            let settles_in = self.path.settles_in();
+            let pause = if long { COUNTED_PAUSE.min(settles_in) } else { settles_in };
+            let beyond = hot.decided().wrapping_sub(passed as u16).cast_signed();
+            w.early = w.early.max(beyond);
+            let none_on_the_way = beyond == w.early || now.since(first) >= ON_THE_WAY_MAX;
+            let has_paused = drained && none_on_the_way && now.since(since) >= pause;
+            if !has_paused || !(self.path.leads(hops) || long) {
                 self.watched.push_back(w);
                 continue;
             }

@@ -107,6 +107,8 @@ pub(super) struct Hot {
     ul_flow: u8,
     tos: u8,
     data_network: DnIndex,
+    /// Packets decided on here since the session is watched.
+    decided: u16,
     written: CounterState,
 }
 
@@ -147,6 +149,7 @@ impl Default for Hot {
             ul_flow: ANY_FLOW,
             tos: 0,
             data_network: DnIndex(0),
+            decided: 0,
             written: CounterState::default(),
         }
     }
@@ -321,10 +324,20 @@ impl Hot {
         *packets += 1;
         *counted += octets as u32;
         observer.done(Stage::Account);
+        self.count_decided();
         Decision::Forward
     }
 
+    /// Counts a packet of a session that is watched, so that it is known when none is on its way any more.
+    #[inline]
+    fn count_decided(&mut self) {
+        if self.flags & flag::WATCHED != 0 {
+            self.decided = self.decided.wrapping_add(1);
+        }
+    }
+
     fn drop(&mut self, reason: DropReason) -> Decision {
+        self.count_decided();
         match self.written.dropped.checked_add(1) {
             Some(n) => {
                 self.written.dropped = n;

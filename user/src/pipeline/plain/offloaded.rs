@@ -30,6 +30,12 @@ impl Hot {
 
     pub(in crate::pipeline) fn set_watched(&mut self, is: bool) {
         self.flags = self.flags & !flag::WATCHED | if is { flag::WATCHED } else { 0 };
+        self.decided = 0;
+    }
+
+    /// Packets that were decided on here since the session is watched, in as many bits as there are.
+    pub(in crate::pipeline) fn decided(&self) -> u16 {
+        self.decided
     }
 
     /// The UE's address and its prefix.

@@ -24,8 +24,9 @@ const UES_MAX: u32 = 1 << 24;
 const DEVICES_MAX: u32 = DATA_NETWORKS_MAX as u32 + 1;
 /// Processors, as many as Linux is built for anywhere we know of.
 const PROCESSORS_MAX: u32 = 8_192;
-/// How long a driver may collect packets before it shows them to our rings: a burst of 64, many times over.
-const SETTLES_IN: Duration = Duration::from_micros(100);
+/// How long a driver may collect packets before it shows them to our rings. A burst of 64 takes tens of microseconds, but a virtual machine
+/// may lose its processor in the middle of one.
+const SETTLES_IN: Duration = Duration::from_millis(2);
 
 /// The memory, and whose address stands where in it.
 pub(crate) struct FastPathMemory {
