@@ -1,5 +1,8 @@
 //! Randomness of the system, drawn in pages so that an input costs no system call.
 
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use rustix::rand::{GetRandomFlags, getrandom};
 
 /// Octets drawn at once.
@@ -9,12 +12,14 @@ const PAGE: usize = 4096;
 pub struct SystemEntropy {
     page: Box<[u8; PAGE]>,
     used: usize,
+    /// Where the draws of the control plane are noted, or come from.
+    tape: Option<DrawTape>,
 }
 
 impl SystemEntropy {
     /// Errors: the system gives none.
     pub fn new() -> Result<Self, String> {
-        let mut entropy = Self { page: Box::new([0; PAGE]), used: PAGE };
+        let mut entropy = Self { page: Box::new([0; PAGE]), used: PAGE, tape: None };
         entropy
             .refill()
             .map_err(|e| format!("the system gives no random octets, without which no key is safe: {e}"))?;
@@ -35,6 +40,11 @@ impl SystemEntropy {
         out
     }
 
+    /// Has the draws of the control plane noted on a tape, or taken from it.
+    pub(crate) fn put_on(&mut self, tape: DrawTape) {
+        self.tape = Some(tape);
+    }
+
     fn refill(&mut self) -> rustix::io::Result<()> {
         let mut filled = 0;
         while filled < PAGE {
@@ -51,7 +61,47 @@ impl SystemEntropy {
 
 impl whimbrel_resilience::Entropy for SystemEntropy {
     fn draw(&mut self) -> [u8; 16] {
-        self.octets()
+        match self.tape.clone() {
+            Some(tape) => tape.draw(self),
+            None => self.octets(),
+        }
+    }
+}
+
+/// The draws of a recorded core, or of one to which a recording is replayed.
+#[derive(Clone, Default)]
+pub(crate) struct DrawTape {
+    draws: Arc<Mutex<VecDeque<[u8; 16]>>>,
+    /// Draws come from the tape alone.
+    is_recording: bool,
+}
+
+impl DrawTape {
+    /// A tape that gives what [`Self::give`] has put on it.
+    #[cfg(test)]
+    pub(crate) fn of_recording() -> Self {
+        Self { is_recording: true, ..Self::default() }
+    }
+
+    /// The draws since the last call.
+    pub(crate) fn take(&self) -> VecDeque<[u8; 16]> {
+        std::mem::take(&mut *self.draws.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts draws on it.
+    #[cfg(test)]
+    pub(crate) fn give(&self, draws: Vec<[u8; 16]>) {
+        self.draws.lock().unwrap().extend(draws);
+    }
+
+    fn draw(&self, entropy: &mut SystemEntropy) -> [u8; 16] {
+        let mut draws = self.draws.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_recording {
+            return draws.pop_front().expect("the recording has no further draw for this input");
+        }
+        let fresh = entropy.octets();
+        draws.push_back(fresh);
+        fresh
     }
 }
 

@@ -10,6 +10,7 @@ mod last_inputs;
 pub mod logger_link;
 mod n2;
 mod n4;
+mod recording;
 mod remote_replica;
 mod replica;
 mod smf_n4;

@@ -178,7 +178,7 @@ impl Outbox {
 /// A state change of a UPF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpfChange {
-    /// It has not answered a request for an association, of which there are more until it does.
+    /// No answer to a request for an association; more requests follow until there is one.
     Unanswered,
     /// The association is established.
     Up,

@@ -34,6 +34,7 @@ use super::control_thread::{Parts, SPIN, StopRequest};
 use super::core_time::CoreTime;
 use super::early::EarlyMessage;
 use super::foresight::Foresight;
+use super::recording::InputRecorder;
 use super::smf_n4::SmfN4;
 use super::stored_ues::StoredUeFile;
 use super::subscriber_copy::SubscriberFeed;
@@ -120,6 +121,8 @@ pub(super) struct ControlLoop {
     /// CPFs, and UPFs of restored sessions, are awaited, and N2 opens at that time at the latest: gNBs would send UEs that nothing serves. `None`: N2 is open.
     n2_opens_by: Option<Instant>,
     capture: Option<Capture>,
+    /// Records the inputs, in a build for demonstrations.
+    recorder: Option<InputRecorder>,
     /// The gNBs and UPFs, as the runtime directory of the unit has them for the next CTA.
     kept_peers: Vec<u8>,
     /// Reused from turn to turn.
@@ -135,12 +138,17 @@ impl ControlLoop {
     /// The CTA takes an input, which goes to the CTA replica, too.
     fn handle_input(&mut self, now: Instant, input: Input<'_>) {
         let (active, out) = (&mut self.active, &mut self.out);
+        let recorded =
+            self.recorder.as_ref().map(|r| r.before(now, &input, active.subscribers().store(), out));
         let record = match &self.cpfs {
             Some(CpfProcesses { pair: Some(pair), .. }) => {
                 pair.watchdog.during(|| active.handle(now, input, out))
             }
             Some(CpfProcesses { pair: None, .. }) | None => active.handle(now, input, out),
         };
+        if let Some(step) = recorded {
+            self.recorder = self.recorder.take().and_then(|recorder| recorder.after(step, &self.out));
+        }
         if let Some(record) = record {
             self.replicate(now, &record);
         }
@@ -148,6 +156,7 @@ impl ControlLoop {
 
     /// The CTA executes an order, which goes to the CTA replica, too.
     fn execute(&mut self, now: Instant, order: CtaOrder) -> OrderOutcome {
+        self.recorder = None; // a recording holds no orders
         let (ordered, record) = self.active.order(now, order, &mut self.out);
         if let Some(record) = record {
             self.replicate(now, &record);

@@ -27,6 +27,7 @@ use crate::core::core_time::CoreTime;
 use crate::core::foresight::Foresight;
 use crate::core::last_inputs::LastInputs;
 use crate::core::n2::{N2Associations, labelled};
+use crate::core::recording::InputRecorder;
 use crate::core::replica::TakeoverState;
 use crate::core::smf_n4::SmfN4;
 use crate::core::stored_ues::StoredUeFile;
@@ -112,6 +113,7 @@ struct ServingParts {
     memory: Option<UeMemory>,
     stored_ues: Option<StoredUeFile>,
     links: N2Associations,
+    recorder: Option<InputRecorder>,
     /// The output of the CTA at its start.
     out: Outbox,
 }
@@ -125,6 +127,7 @@ impl ServingParts {
             memory: None,
             stored_ues: None,
             links: N2Associations::default(),
+            recorder: None,
             out: Outbox::default(),
         }
     }
@@ -168,8 +171,12 @@ impl ControlLoop {
     pub(in crate::core) fn single(parts: Parts) -> Result<Self, String> {
         let now = clock::now();
         let control = Arc::new(parts.config.control());
-        let (cta, around) = divide(parts);
+        let (mut cta, around) = divide(parts);
+        let mut recorder = InputRecorder::of_environment(&mut cta.entropy)?;
         let mut cta = cta.cta(control.clone(), now);
+        if let Some(recorder) = &mut recorder {
+            recorder.begin(now, cta.subscribers().store())?;
+        }
         let (mut out, mut stored_ues) = (Outbox::default(), StoredUeFile::of(&around.config.store));
         let file = stored_ues.as_mut();
         file.into_iter().for_each(|file| file.restore(now, &mut cta, &around.console, None, &mut out));
@@ -178,7 +185,7 @@ impl ControlLoop {
         Self::around(
             now,
             around,
-            ServingParts { memory, stored_ues, out, ..ServingParts::of(control, active) },
+            ServingParts { memory, stored_ues, recorder, out, ..ServingParts::of(control, active) },
         )
     }
 
@@ -270,7 +277,7 @@ impl ControlLoop {
     /// The loop, with what is the same in all deployments.
     fn around(now: Instant, around: Surroundings, serving: ServingParts) -> Result<Self, String> {
         let Surroundings { config, console, .. } = around;
-        let ServingParts { control, active, cpfs, memory, stored_ues, links, out } = serving;
+        let ServingParts { control, active, cpfs, memory, stored_ues, links, recorder, out } = serving;
         let capture = around.capture.as_deref().map(|path| {
             Capture::create(path)
                 .map_err(|e| format!("the capture {} cannot be written: {e}", path.display()))
@@ -331,6 +338,7 @@ impl ControlLoop {
             },
             n2_opens_by: None,
             capture: capture.transpose()?,
+            recorder,
             kept_peers: Vec::new(),
             out,
             timing: Timing { housekeeping: now, census: now, turned: now, longest_turn: Duration::ZERO },
