@@ -2,7 +2,7 @@
 //!
 //! A build with the feature `demonstrations` writes one where the variable [`VARIABLE`] names the file. Its replay needs neither the peer nor
 //! a socket (`replay.rs`), so that an exchange with another implementation is a test from then on. The first line of the file is a
-//! [`Beginning`], each further line a [`Step`], in JSON. The keys of all subscribers are in it: record with test identities alone.
+//! [`RecordingStart`], each further line an [`ExchangeStep`], in JSON. The keys of all subscribers are in it: record with test identities alone.
 //!
 //! A recording ends with the first input or order that it cannot hold: those of clusters, brokers and peer AMFs, and the operator's orders
 //! for gNBs and the configuration.
@@ -41,7 +41,7 @@ impl Hex {
 /// The state in which a recording begins.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Beginning {
+struct RecordingStart {
     /// The version of the core that was recorded.
     version: String,
     /// The core's time, in microseconds since the Unix epoch.
@@ -54,7 +54,7 @@ struct Beginning {
 
 /// An input and the messages that left with it.
 #[derive(Debug, Serialize, Deserialize)]
-struct Step {
+struct ExchangeStep {
     at: u64,
     input: RecordedInput,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -152,7 +152,7 @@ impl RecordedInput {
 }
 
 /// An input that is about to be handled, and how many messages waited to be sent before it.
-pub(super) struct BegunStep {
+pub(super) struct BegunInput {
     at: Instant,
     input: Option<RecordedInput>,
     waiting: (usize, usize, usize),
@@ -184,7 +184,7 @@ impl InputRecorder {
         store.export(&mut subscribers, Format::Json, Secrets::Include).map_err(|e| e.to_string())?;
         let subscribers = serde_json::from_slice(&subscribers).map_err(|e| e.to_string())?;
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        let beginning = Beginning { version, at: at.0, draws: self.draws(), subscribers };
+        let beginning = RecordingStart { version, at: at.0, draws: self.draws(), subscribers };
         self.write(&beginning).map_err(|e| format!("the recording cannot be written: {e}"))
     }
 
@@ -195,19 +195,19 @@ impl InputRecorder {
         input: &Input<'_>,
         store: &mut Store,
         out: &Outbox,
-    ) -> BegunStep {
+    ) -> BegunInput {
         let waiting = (out.ngap.len(), out.pfcp.len(), out.abort.len());
-        BegunStep { at, input: RecordedInput::of(input, store), waiting }
+        BegunInput { at, input: RecordedInput::of(input, store), waiting }
     }
 
     /// Writes an input that was handled. `None`: the recording has ended.
-    pub(super) fn after(mut self, begun: BegunStep, out: &Outbox) -> Option<Self> {
+    pub(super) fn after(mut self, begun: BegunInput, out: &Outbox) -> Option<Self> {
         let Some(input) = begun.input else {
             info!("the recording of inputs ends here: it cannot hold what came now");
             return None;
         };
         let sent = SentMessages::of(out, begun.waiting);
-        let step = Step { at: begun.at.0, input, draws: self.draws(), sent };
+        let step = ExchangeStep { at: begun.at.0, input, draws: self.draws(), sent };
         self.write(&step).inspect_err(|e| warn!("the recording of inputs ends here: {e}")).ok()?;
         Some(self)
     }

@@ -54,8 +54,8 @@ impl Hex {
 /// A recording, read from its folder.
 struct Recording {
     config: config::Config,
-    beginning: Beginning,
-    steps: Vec<Step>,
+    beginning: RecordingStart,
+    steps: Vec<ExchangeStep>,
 }
 
 impl Recording {
@@ -206,8 +206,8 @@ fn recorded_exchanges_give_the_same_messages() {
 }
 
 /// The steps with one kind of disorder in them.
-fn disordered(steps: &[Step], kind: usize) -> Vec<&Step> {
-    let mut all: Vec<&Step> = Vec::new();
+fn disordered(steps: &[ExchangeStep], kind: usize) -> Vec<&ExchangeStep> {
+    let mut all: Vec<&ExchangeStep> = Vec::new();
     for (n, step) in steps.iter().enumerate() {
         let is_ngap = matches!(step.input, RecordedInput::Ngap(..));
         match kind {

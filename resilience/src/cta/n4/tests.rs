@@ -233,7 +233,7 @@ fn another_recovery_time_stamp_means_that_sessions_are_to_be_restored() {
         n4.tick(n4.next_deadline(), &mut out, &mut more);
         more
     });
-    assert!(more.all(|a| a == N4Arrival::Upf(UpfChange::Unanswered)), "it is reported once");
+    assert!(more.all(|a| a == N4Arrival::Upf(UpfChange::Unanswered)), "the loss is reported once");
 }
 
 #[test]
