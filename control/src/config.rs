@@ -19,6 +19,7 @@ use whimbrel_security::{CipheringAlgorithm, IntegrityAlgorithm};
 use crate::n14::PeerAmfId;
 use crate::policy::{FlowName, FlowPolicy, Treatment, dscp_of};
 use crate::refusal::RefusalKind;
+use crate::upf::UpfId;
 
 pub use access::{AccessPolicies, AuthenticationPolicy, Congestion, Emergency, EquipmentPrefix};
 pub use areas::RegistrationAreas;
@@ -230,6 +231,11 @@ impl Smf {
     pub fn dscp(&self, five_qi: FiveQi) -> u8 {
         self.marking.get(&five_qi).copied().unwrap_or_else(|| dscp_of(five_qi))
     }
+
+    /// Whether the rules of a UPF name the 3GPP interface of packets.
+    pub(crate) fn names_interfaces(&self, upf: UpfId) -> bool {
+        self.upfs.get(usize::from(upf.0)).is_some_and(|upf| upf.interface_types)
+    }
 }
 
 /// Buffering at UPFs for idle UEs (BAR, TS 29.244 §5.2.4). `None`: as the UPF has it.
@@ -274,6 +280,21 @@ pub struct Upf {
     pub address: Option<IpAddr>,
     /// It supports rules that take effect when the UE's first packet arrives (`OnArrival`, a private PFCP IE).
     pub predicts: bool,
+    /// Pools of UE addresses that the SMF allocates for it (TS 23.501 §5.8.2.2.1); empty: the UPF does.
+    pub ue_pools: Vec<UePool>,
+    /// Rules name the 3GPP interface of packets, such as N3 (TS 29.244 §8.2.118).
+    pub interface_types: bool,
+}
+
+/// Addresses for the UEs of one data network.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UePool {
+    /// The data network.
+    pub dnn: Dnn,
+    /// IPv4 network and its prefix length.
+    pub ipv4: Option<(Ipv4Addr, u8)>,
+    /// IPv6 network, of which each session gets a /64, and its prefix length.
+    pub ipv6: Option<(Ipv6Addr, u8)>,
 }
 
 impl Default for Upf {
@@ -288,6 +309,8 @@ impl Default for Upf {
             weight: 100,
             address: None,
             predicts: false,
+            ue_pools: Vec::new(),
+            interface_types: false,
         }
     }
 }

@@ -24,13 +24,14 @@ use super::release::release_locally;
 use super::requested_qos::{self, Terms};
 use super::rule_change::RuleChange;
 use super::{n4, operation, pco, reanchoring, release, up_connection};
+use crate::config::Smf;
 use crate::event::{Event, FailedFlow, SessionOutcome};
 use crate::input::Input;
 use crate::procedure::{Interrupt, Lane, Procedure, ProcedureEnd, RepeatedMessage, Ue, attempt};
 use crate::refusal::Refusal;
 use crate::services::namf::N2SmInformation;
 use crate::services::nsmf::N2Outcome;
-use crate::state::{DEFAULT_QFI, PendingChange, QosFlow, UeContext, UpState, bits};
+use crate::state::{DEFAULT_QFI, PendingChange, QosFlow, SmContext, UeContext, UpState, bits};
 
 /// Whether a change waits for an idle UE.
 pub(crate) fn has_pending_change(ue: &UeContext) -> bool {
@@ -229,12 +230,10 @@ async fn take_back(
     if !stands_at_upf(&end) {
         return end; // the session ends
     }
+    let config = ue.config();
     let back = ue.with(|p| {
         let session = p.sessions.get(&psi)?;
-        Some((
-            RuleChange { session, flows: &pending.flows, ambr: pending.ambr }.undo(),
-            PendingChange::of(session),
-        ))
+        Some((rule_change(&config.smf, session, &pending).undo(), PendingChange::of(session)))
     });
     let Some((at_upf, has)) = back else { return end };
     n4::post(ue, psi, at_upf);
@@ -252,10 +251,17 @@ enum Half {
     After,
 }
 
+/// The change of a session's rules at its UPF.
+fn rule_change<'a>(smf: &Smf, session: &'a SmContext, pending: &'a PendingChange) -> RuleChange<'a> {
+    let interface_types = smf.names_interfaces(session.upf);
+    RuleChange { session, flows: &pending.flows, ambr: pending.ambr, interface_types }
+}
+
 async fn n4_half(ue: Ue, psi: PduSessionId, pending: &PendingChange, half: Half) -> Result<(), ProcedureEnd> {
+    let config = ue.config();
     let request = ue.with(|p| {
         let session = p.sessions.get(&psi)?;
-        let change = RuleChange { session, flows: &pending.flows, ambr: pending.ambr };
+        let change = rule_change(&config.smf, session, pending);
         Some(match half {
             Half::Before => change.before(),
             Half::After => change.after(),
@@ -490,9 +496,10 @@ fn refused_by_gnb(answer: &Input) -> Refusal {
 /// The change was not made: undoes it at the UPF, and at the gNB if that has made it. A refused change is dropped; an
 /// interrupted one, which the UE may know, is made later.
 fn undo(ue: Ue, psi: PduSessionId, pending: Box<PendingChange>, end: ProcedureEnd) -> ProcedureEnd {
+    let config = ue.config();
     let back = ue.with(|p| {
         let session = p.sessions.get(&psi)?;
-        let change = RuleChange { session, flows: &pending.flows, ambr: pending.ambr };
+        let change = rule_change(&config.smf, session, &pending);
         let at_gnb = session.up == UpState::Active && matches!(end, ProcedureEnd::Refused(_));
         Some((change.undo(), at_gnb.then(|| transfer(&pending, &PendingChange::of(session))).flatten()))
     });

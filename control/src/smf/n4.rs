@@ -70,7 +70,8 @@ async fn establish_at(
             s.upf = upf;
             let inactivity = config.timers.session_inactivity;
             let (node, buffering) = (config.smf.node_id, &config.smf.buffering);
-            Some(rules::establishment(s, subscribed, node, buffering, inactivity, reporting))
+            let types = config.smf.names_interfaces(upf);
+            Some(rules::establishment(s, subscribed, node, buffering, inactivity, reporting, types))
         });
         let mut request = request.ok_or(Refusal::Protocol("the session ended"))?;
         interception::mark_establishment(ue, &mut request);
@@ -102,7 +103,8 @@ pub(super) async fn restore(ue: Ue, psi: PduSessionId) -> Result<(), ProcedureEn
         let inactivity = config.timers.session_inactivity;
         let reporting = usage_reporting(p, psi);
         let (node, buffering) = (config.smf.node_id, &config.smf.buffering);
-        Some((s.upf, rules::restoration(s, &subscribed, node, buffering, inactivity, reporting)?))
+        let types = config.smf.names_interfaces(s.upf);
+        Some((s.upf, rules::restoration(s, &subscribed, node, buffering, inactivity, reporting, types)?))
     });
     let (upf, mut request) = request.ok_or(Refusal::Protocol("the session ended"))?;
     interception::mark_establishment(ue, &mut request);

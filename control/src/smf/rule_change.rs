@@ -12,7 +12,7 @@ use crate::state::{Ambr, QosFlow, SmContext, Tunnel};
 
 impl Pdrs<'_> {
     /// PDRs of an existing session, with the UPF's tunnel and address.
-    fn standing(s: &SmContext) -> Option<Pdrs<'_>> {
+    fn standing(s: &SmContext, interface_types: bool) -> Option<Pdrs<'_>> {
         let Tunnel { teid, address } = s.n3?;
         let (ipv4, ipv6) = match address {
             IpAddr::V4(a) => (Some(a), None),
@@ -24,7 +24,8 @@ impl Pdrs<'_> {
             ipv6: s.address.ipv6.map(Choice::Given),
             ..UeIpAddress::default()
         });
-        Some(Pdrs { session: s, f_teid: FTeid::Given { teid, ipv4, ipv6 }, address })
+        let f_teid = FTeid::Given { teid, ipv4, ipv6 };
+        Some(Pdrs { session: s, f_teid, address, interface_types })
     }
 }
 
@@ -37,6 +38,8 @@ pub(super) struct RuleChange<'a> {
     pub(super) flows: &'a [QosFlow],
     /// The new AMBR.
     pub(super) ambr: Ambr,
+    /// Its rules name 3GPP interfaces.
+    pub(super) interface_types: bool,
 }
 
 impl RuleChange<'_> {
@@ -71,7 +74,7 @@ impl RuleChange<'_> {
     /// The request that undoes the change, back to `before`.
     pub(super) fn undo(&self) -> SessionModificationRequest {
         let mut m = SessionModificationRequest::default();
-        let Some(pdrs) = Pdrs::standing(self.session) else { return m };
+        let Some(pdrs) = Pdrs::standing(self.session, self.interface_types) else { return m };
         for (flow, rule) in rules_of(self.flows) {
             let Some(now) = pdrs.dedicated(flow, rule, true) else { continue };
             match self.standing_pdr(&pdrs, rule.id, true) {
@@ -98,7 +101,7 @@ impl RuleChange<'_> {
     }
 
     fn add(&self, uplink: bool, m: &mut SessionModificationRequest) {
-        let Some(pdrs) = Pdrs::standing(self.session) else { return };
+        let Some(pdrs) = Pdrs::standing(self.session, self.interface_types) else { return };
         for (flow, rule) in rules_of(self.flows) {
             let Some(new) = pdrs.dedicated(flow, rule, uplink) else { continue };
             match self.standing_pdr(&pdrs, rule.id, uplink) {
@@ -110,7 +113,7 @@ impl RuleChange<'_> {
     }
 
     fn remove(&self, uplink: bool, m: &mut SessionModificationRequest) {
-        let Some(pdrs) = Pdrs::standing(self.session) else { return };
+        let Some(pdrs) = Pdrs::standing(self.session, self.interface_types) else { return };
         for (flow, rule) in
             rules_of(&self.session.qos.flows).filter(|(_, r)| !self.keeps(&pdrs, r.id, uplink))
         {

@@ -71,6 +71,7 @@ pub(super) fn establishment(
     buffering: &Buffering,
     inactivity: Duration,
     reporting: UsageReporting,
+    interface_types: bool,
 ) -> SessionEstablishmentRequest {
     let mut request = SessionEstablishmentRequest::new(node.into(), FSeid::new(s.cp_seid, node));
     request.pdn_type = Some(pdn_type(s.session_type));
@@ -80,7 +81,7 @@ pub(super) fn establishment(
     // The UPF chooses one tunnel for all of the session's uplink rules.
     let choose = FTeid::Choose { ipv4: true, ipv6: true, choose_id: Some(CHOOSE_ID) };
     let address = requested_address(s, dnn);
-    let pdrs = Pdrs { session: s, f_teid: choose, address };
+    let pdrs = Pdrs { session: s, f_teid: choose, address, interface_types };
     request.create_pdrs = [true, false].iter().map(|&uplink| pdrs.default(uplink)).collect();
     for pdr in request.create_pdrs.iter_mut().filter(|_| !dnn.framed_routes.is_empty()) {
         frame(&mut pdr.pdi, s, &dnn.framed_routes);
@@ -91,6 +92,7 @@ pub(super) fn establishment(
 
     let mut to_network = ForwardingParameters::to(DestinationInterface::Core);
     to_network.network_instance = NetworkInstance::new(s.dnn.as_str());
+    to_network.destination_interface_type = interface_types.then_some(InterfaceType::N6);
     // There is no gNB tunnel yet: packets are buffered.
     let wait = |(id, _)| CreateFar { bar_id: Some(BAR), ..CreateFar::action(id, ApplyAction::BUFF) };
     request.create_fars = vec![CreateFar::forward(UPLINK_FAR, to_network)];
@@ -176,9 +178,10 @@ pub(super) fn restoration(
     buffering: &Buffering,
     inactivity: Duration,
     reporting: UsageReporting,
+    interface_types: bool,
 ) -> Option<SessionEstablishmentRequest> {
     let n3 = s.n3?;
-    let mut request = establishment(s, dnn, node, buffering, inactivity, reporting);
+    let mut request = establishment(s, dnn, node, buffering, inactivity, reporting, interface_types);
     request.pfcpsereq_flags = Some(SessionEstablishmentFlags::RESTI);
     for pdr in &mut request.create_pdrs {
         if pdr.pdi.f_teid.is_some() {
@@ -247,6 +250,8 @@ pub(super) struct Pdrs<'a> {
     pub(super) session: &'a SmContext,
     pub(super) f_teid: FTeid,
     pub(super) address: Option<UeIpAddress>,
+    /// PDRs name the 3GPP interface: N3 or N6 (TS 29.244 §8.2.118).
+    pub(super) interface_types: bool,
 }
 
 impl Pdrs<'_> {
@@ -260,6 +265,8 @@ impl Pdrs<'_> {
             pdi.network_instance = NetworkInstance::new(self.session.dnn.as_str());
             pdi.ue_ip_addresses = self.address.into_iter().collect();
         }
+        let interface = if uplink { InterfaceType::N3 } else { InterfaceType::N6 };
+        pdi.source_interface_type = self.interface_types.then_some(interface);
         pdi
     }
 

@@ -247,7 +247,7 @@ fn check(s: &mut Section<'_, '_>, network: &DataNetworkConfig) {
     s.bound("mtu", (least..=8900).contains(&network.mtu), what, format!("{least} to 8900"));
 }
 
-fn check_pools(
+pub(super) fn check_pools(
     s: &mut Section<'_, '_>,
     ipv4_pool: Option<NetworkPrefix<Ipv4Addr>>,
     ipv6_pool: Option<NetworkPrefix<Ipv6Addr>>,

@@ -314,6 +314,11 @@ fn several_upfs() {
     let upfs = config.control().smf.upfs;
     assert_eq!((upfs[0].priority, upfs[0].weight), (1, 100));
     assert_eq!((upfs[1].name.as_str(), upfs[1].weight, upfs[1].tacs.len()), ("east", 300, 1));
+    let east = "  - name: east\n    address: 192.0.2.2:8805\n    interface_types: true\n    ue_pools:\n      - dnn: internet\n        \
+                ipv4_pool: 10.46.0.0/16\n";
+    let foreign = &read(&with_upfs(east)).unwrap().control().smf.upfs[0];
+    assert!(foreign.interface_types);
+    assert_eq!(foreign.ue_pools[0].ipv4, Some(([10, 46, 0, 0].into(), 16)));
     // Without a list there is one, which serves everything.
     let upfs = default().control().smf.upfs;
     assert_eq!(upfs, [whimbrel_control::config::Upf::default()]);
@@ -359,6 +364,33 @@ fn upfs_that_cannot_serve() {
         ),
         (east("    tacs: [9]\n"), "upfs[0].tacs: the UPF `east` is to serve TAC 9, which is not served"),
         (east("    weight: 0\n"), "upfs[0].weight: a weight of 0 gives the UPF `east` no session"),
+        (
+            east("    ue_pools:\n      - dnn: internet\n"),
+            "upfs[0].ue_pools[0].ipv4_pool: no address is given for UEs of `internet`; write `ipv4_pool` or",
+        ),
+        (
+            east("    ue_pools:\n      - dnn: ims\n        ipv4_pool: 10.46.0.0/16\n"),
+            "w.yaml:7:14: upfs[0].ue_pools[0].dnn: there is no data network `ims`; add it",
+        ),
+        (
+            east("    ue_pools: [{ ipv4_pool: 10.46.0.0/16 }, { ipv6_pool: \"fd00:9::/48\" }]\n"),
+            "upfs[0].ue_pools[1].dnn: the UPF `east` has two pools for `internet`; take one",
+        ),
+        (
+            east(
+                "    ue_pools: [{ ipv4_pool: 10.46.0.0/16 }]\n  - name: west\n    address: 192.0.2.3:8805\n    \
+                 ue_pools: [{ ipv4_pool: 10.46.7.0/24 }]\n",
+            ),
+            "upfs[1].ue_pools[0].ipv4_pool: a part of the pool is the UPF `east`'s too, for `internet`; choose",
+        ),
+        (
+            with_upfs("  - name: here\n    ue_pools: [{ ipv4_pool: 10.46.0.0/16 }]\n"),
+            "the UPF of this program allocates UE addresses itself; write the pools in `data_networks`",
+        ),
+        (
+            east("    ue_pools: [{ ipv4_pool: 10.46.0.0/30 }]\n"),
+            "/30 is not a valid size of a pool; write a prefix of /8 to /29",
+        ),
         (east("    wieght: 1\n"), "`wieght` is not a key of `upfs[0]`; did you mean `weight`?"),
         (
             format!("data_networks:\n  - dnn: internet\n  - dnn: ims\n{}", east("    dnns: [internet]\n")),

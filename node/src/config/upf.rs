@@ -1,6 +1,6 @@
 //! The UPFs of the SMF of this program, and which sessions each one serves (TS 23.501 §6.3.3.3).
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use whimbrel_control::config as control;
 use whimbrel_ids::{Dnn, SNssai, Tac};
@@ -8,7 +8,9 @@ use whimbrel_store::BitRate;
 use whimbrel_user::{GuaranteedRates, SLICES_MAX, SliceRate};
 
 use super::Config;
+use super::data_network::check_pools;
 use super::section::{Pass, Section};
+use super::value::NetworkPrefix;
 
 /// A UPF of the list `upfs`.
 #[derive(Clone, Debug)]
@@ -22,6 +24,16 @@ pub struct ListedUpf {
     priority: u16,
     weight: u16,
     predicts: bool,
+    ue_pools: Vec<UePool>,
+    interface_types: bool,
+}
+
+/// Addresses for the UEs of one data network, which the SMF allocates.
+#[derive(Clone, Debug)]
+struct UePool {
+    dnn: Dnn,
+    ipv4_pool: Option<NetworkPrefix<Ipv4Addr>>,
+    ipv6_pool: Option<NetworkPrefix<Ipv6Addr>>,
 }
 
 impl ListedUpf {
@@ -33,9 +45,21 @@ impl ListedUpf {
 
     /// The one of this program, which has all sessions where no other is configured.
     pub fn here() -> Self {
-        let control::Upf { name, slices, dnns, tacs, priority, weight, address: _, predicts } =
+        let control::Upf { name, slices, dnns, tacs, priority, weight, predicts, interface_types, .. } =
             control::Upf::default();
-        Self { name, address: None, slices, dnns, tacs, priority, weight, predicts }
+        let ue_pools = Vec::new();
+        Self {
+            name,
+            address: None,
+            slices,
+            dnns,
+            tacs,
+            priority,
+            weight,
+            predicts,
+            ue_pools,
+            interface_types,
+        }
     }
 
     pub(super) fn control(&self) -> control::Upf {
@@ -48,6 +72,18 @@ impl ListedUpf {
             weight: self.weight,
             address: self.address.map(|a| a.ip()),
             predicts: self.predicts,
+            ue_pools: self.ue_pools.iter().map(UePool::control).collect(),
+            interface_types: self.interface_types,
+        }
+    }
+}
+
+impl UePool {
+    fn control(&self) -> control::UePool {
+        control::UePool {
+            dnn: self.dnn.clone(),
+            ipv4: self.ipv4_pool.map(|p| (p.address, p.length)),
+            ipv6: self.ipv6_pool.map(|p| (p.address, p.length)),
         }
     }
 }
@@ -55,7 +91,7 @@ impl ListedUpf {
 pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<ListedUpf> {
     let doc = "UPFs of this core, if not only the one of this program (TS 23.501 §6.3.3). An item \
                without `address` is the UPF of this program. Each has `name`, `address`, `slices`, `dnns`, `tacs`, \
-               `priority`, `weight` and `predicts`; docs/upf.md shows how.";
+               `priority`, `weight`, `predicts`, `ue_pools` and `interface_types`; docs/upf.md shows how.";
     root.sections("upfs", 0, doc, |s, i| ListedUpf {
         name: s.value("name", format!("upf{}", i + 1), "Name in logs and metrics."),
         address: s.optional(
@@ -73,7 +109,40 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<ListedUpf> {
             false,
             "It is a whimbrel, which supports rules for predicted handovers.",
         ),
+        ue_pools: s.sections(
+            "ue_pools",
+            0,
+            "Pools of UE addresses that the SMF allocates for this UPF (TS 23.501 §5.8.2.2.1), for a UPF that allocates none. No other core, UPF \
+             or static address may have a part of them. Empty: the UPF allocates.",
+            |s, _| ue_pool(s),
+        ),
+        interface_types: s.value(
+            "interface_types",
+            false,
+            "Rules name the 3GPP interface of packets, N3 or N6 (TS 29.244 §8.2.118), which some UPFs need.",
+        ),
     })
+}
+
+fn ue_pool(s: &mut Section<'_, '_>) -> UePool {
+    let pool = UePool {
+        dnn: match "internet".parse() {
+            Ok(default) => s.value("dnn", default, "The data network."),
+            Err(_) => unreachable!("the default name is valid"),
+        },
+        ipv4_pool: s.optional("ipv4_pool", "10.46.0.0/16", "IPv4 addresses; the first is left to the UPF."),
+        ipv6_pool: s.optional(
+            "ipv6_pool",
+            "fd00:9997:46::/48",
+            "IPv6 prefix, from which each session gets a /64; the first is left to the UPF.",
+        ),
+    };
+    check_pools(s, pool.ipv4_pool, pool.ipv6_pool);
+    if pool.ipv4_pool.is_none() && pool.ipv6_pool.is_none() {
+        let what = format!("no address is given for UEs of `{}`", pool.dnn);
+        s.refuse("ipv4_pool", what, "write `ipv4_pool` or `ipv6_pool`, or take the item out");
+    }
+    pool
 }
 
 /// Example of a slice's rate.
@@ -132,6 +201,7 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
             let what = format!("the UPF `{}` is to serve `{dnn}`, which is not in `data_networks`", upf.name);
             pass.refuse(&key("dnns"), what, "add it to `data_networks`, or take it out");
         }
+        check_ue_pools(config, pass, i, upf);
         if let Some(slice) = upf.slices.iter().find(|s| !config.amf.slices.contains(s)) {
             let what = format!("the UPF `{}` is to serve slice {slice}, which is not offered", upf.name);
             pass.refuse(&key("slices"), what, "add it to `slices`, or take it out");
@@ -154,6 +224,36 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
             let what =
                 format!("no UPF serves the data network `{}`, so no session is possible there", network.dnn);
             pass.refuse("upfs", what, "name it in `dnns` of a UPF");
+        }
+    }
+}
+
+/// Pools belong to one UPF each, and to no other part of this core.
+fn check_ue_pools(config: &Config, pass: &mut Pass, i: usize, upf: &ListedUpf) {
+    let elsewhere =
+        config.upfs[..i].iter().flat_map(|u| u.ue_pools.iter().map(|p| (format!("the UPF `{}`", u.name), p)));
+    for (j, pool) in upf.ue_pools.iter().enumerate() {
+        let key = |key: &str| format!("upfs[{i}].ue_pools[{j}].{key}");
+        if upf.address.is_none() {
+            let what = "the UPF of this program allocates UE addresses itself";
+            pass.refuse(&key("dnn"), what, "write the pools in `data_networks`");
+        }
+        if config.data_networks.iter().all(|n| n.dnn != pool.dnn) {
+            let what = format!("there is no data network `{}`", pool.dnn);
+            pass.refuse(&key("dnn"), what, "add it to `data_networks`, or take the pool out");
+        }
+        if upf.ue_pools[..j].iter().any(|p| p.dnn == pool.dnn) {
+            let what = format!("the UPF `{}` has two pools for `{}`", upf.name, pool.dnn);
+            pass.refuse(&key("dnn"), what, "take one of them out");
+        }
+        let same = upf.ue_pools[..j].iter().map(|p| ("the same UPF".to_string(), p));
+        for (whose, other) in elsewhere.clone().chain(same) {
+            let v4 = pool.ipv4_pool.zip(other.ipv4_pool).is_some_and(|(a, b)| a.overlaps(&b));
+            let v6 = pool.ipv6_pool.zip(other.ipv6_pool).is_some_and(|(a, b)| a.overlaps(&b));
+            if v4 || v6 {
+                let what = format!("a part of the pool is {whose}'s too, for `{}`", other.dnn);
+                pass.refuse(&key(if v4 { "ipv4_pool" } else { "ipv6_pool" }), what, "choose another pool");
+            }
         }
     }
 }

@@ -84,7 +84,7 @@ impl Observer {
 
     /// A gNB was connected to the CTA that this one replaced.
     pub fn inherits(&mut self, association: AssociationId, gnb: GlobalGnbId) {
-        self.gnbs.insert(association, AssociationPeer::new(format!("gnb-{gnb}"), ""));
+        self.gnbs.insert(association, AssociationPeer::of_gnb(gnb, ""));
     }
 
     /// The events that follow happened this long after the arrival of this turn's messages.
@@ -254,7 +254,8 @@ impl Observer {
                 self.event(now, Level::Info, "gnb.up", &id, format!("The gNB ({called}) set up NG."));
                 let address = self.gnbs.get(association).map(|p| p.address.clone()).unwrap_or_default();
                 self.gnb_up(now, &id, name.as_deref(), &address);
-                self.gnbs.insert(*association, AssociationPeer::new(id, &address));
+                self.names_compared(now, *gnb, &address);
+                self.gnbs.insert(*association, AssociationPeer::of_gnb(*gnb, &address));
             }
             RanEvent::SetupRefused {
                 association,
@@ -615,6 +616,22 @@ impl Observer {
             warn!("{why}: {fix}");
             self.event(now, Level::Warn, "gnb.identity", &id, format!("{why}; {fix}."));
         }
+    }
+
+    /// Identities of one value and different lengths are different gNBs (TS 38.413 §9.3.1.6), but have one name here.
+    fn names_compared(&mut self, now: Instant, gnb: GlobalGnbId, address: &str) {
+        let alike = |other: GlobalGnbId| other.bits() != gnb.bits() && other.to_string() == gnb.to_string();
+        let other = self.gnbs.values().find_map(|p| Some((p.gnb.filter(|g| alike(*g))?, p.address.clone())));
+        let Some((other, at)) = other else { return };
+        let text = format!(
+            "Two gNBs have identities of the value {:x}, that at {address} with {} bits and that at {at} with {}: lists and commands \
+             name both gnb-{gnb}; give one of them another value.",
+            gnb.gnb_id,
+            gnb.bits(),
+            other.bits()
+        );
+        warn!("{text}");
+        self.event(now, Level::Warn, "gnb.identity", &format!("gnb-{gnb}"), text);
     }
 
     /// A further association of a gNB came from an address that the gNB does not have.
@@ -1039,6 +1056,27 @@ mod tests {
         let events: Vec<String> =
             console.events(|e| e.since(0, usize::MAX)).into_iter().map(|e| e.text).collect();
         assert!(!events.iter().any(|e| e.contains("unknown address")), "{events:?}");
+    }
+
+    #[test] // TS 38.413 §9.3.1.6
+    fn two_gnbs_of_one_name_are_reported() {
+        let console = Console::new(Instant::ZERO).unwrap();
+        let config = Arc::new(crate::config::default().control());
+        let mut observer = Observer::new(console.clone(), config, false);
+        for (n, bits) in [(1, 32), (2, 22), (3, 22)] {
+            observer.association_up(AssociationId(n), &format!("192.0.2.{n}:38412"));
+            let gnb = GlobalGnbId::new(whimbrel_ids::PlmnId::TEST, if n == 3 { 8 } else { 7 }, bits).unwrap();
+            observer.ran(Instant::ZERO, &RanEvent::Up { association: AssociationId(n), gnb, name: None });
+        }
+        let events = console.events(|e| e.since(0, usize::MAX));
+        let texts: Vec<&str> = events.iter().filter(|e| e.kind == "gnb.identity").map(|e| &*e.text).collect();
+        assert_eq!(
+            texts,
+            [
+                "Two gNBs have identities of the value 7, that at 192.0.2.2:38412 with 22 bits and that at 192.0.2.1:38412 with 32: lists \
+              and commands name both gnb-999/70-7; give one of them another value."
+            ]
+        );
     }
 
     #[test] // docs/robustness.md: a gNB that names other gNBs' UEs

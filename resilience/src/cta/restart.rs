@@ -406,6 +406,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     fn place(&mut self, slot: StoredSlot, context: Box<UeContext>, exact: bool, goes_on: bool) {
         let ue = slot.ue;
         let upfs: UpfSet = context.sessions.values().map(|s| s.upf).collect();
+        for s in context.sessions.values() {
+            if let (Some(n4), Some(seid)) = (self.upfs.get(s.upf), s.up_seid) {
+                n4.restore_addresses(seid, &s.dnn, s.address.ipv4, s.address.ipv6);
+            }
+        }
         self.slots.restore(slot, RESTORED_CLOCK, upfs, exact);
         if goes_on {
             self.slots.note(ue, RESTORED_CLOCK, &context.as_batch());

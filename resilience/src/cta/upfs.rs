@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_control::config::Smf;
+use whimbrel_control::config::{Smf, Upf};
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{Command, OutputId, Payload, UPFS_MAX, UeId, UpfId, UpfStates};
 use whimbrel_ids::Instant;
@@ -27,7 +27,7 @@ pub(super) struct Upfs {
 
 impl Upfs {
     pub(super) fn new(smf: &Smf, now: Instant) -> Self {
-        let one = |(id, _)| N4::new(UpfId(id), smf.node_id, now);
+        let one = |(id, upf): (u8, &Upf)| N4::new(UpfId(id), smf.node_id, &upf.ue_pools, now);
         let all = (0u8..).zip(&smf.upfs).take(UPFS_MAX).map(one).collect();
         Self { all, states: UpfStates::default(), look: None }
     }

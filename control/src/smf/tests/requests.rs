@@ -145,6 +145,28 @@ fn narrowed_to_ipv6() {
     assert_eq!(harness.context().unwrap().sessions[&psi(2)].session_type, PduSessionType::Ipv6);
 }
 
+#[test] // TS 29.244 §8.2.118: named only to UPFs that need it
+fn rules_name_3gpp_interfaces_if_the_upf_needs_them() {
+    use whimbrel_pfcp::Message as Pfcp;
+    use whimbrel_pfcp::ie::InterfaceType;
+    for needed in [false, true] {
+        let mut harness = with(|c| c.smf.upfs[0].interface_types = needed);
+        let batch = asks(&mut harness, wish());
+        let request = batch.outputs.iter().find_map(|o| match &o.effect {
+            Effect::N4 { octets, .. } => {
+                Some(Pfcp::parse(&whimbrel_pfcp::Frame::parse(octets).unwrap()).unwrap())
+            }
+            _ => None,
+        });
+        let Some(Pfcp::SessionEstablishmentRequest(m)) = request else { panic!("{request:?}") };
+        let named: Vec<_> = m.create_pdrs.iter().map(|pdr| pdr.pdi.source_interface_type).collect();
+        let to = m.create_fars[0].forwarding_parameters.as_ref().unwrap().destination_interface_type;
+        let types = |t| needed.then_some(t);
+        assert_eq!(named, [types(InterfaceType::N3), types(InterfaceType::N6)]);
+        assert_eq!(to, types(InterfaceType::N6));
+    }
+}
+
 #[test] // TS 24.501 §6.4.1.4.1 #27, TS 23.502 §4.3.2.2.1 emergency: the emergency data network is not configured; no subscription is asked
 fn an_emergency_data_network_that_is_not_configured() {
     let mut harness = with(|c| c.amf.access.emergency = Some(emergency("sos")));

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tracing::info;
 use whimbrel_control::open::BrokerQuestion;
 use whimbrel_control::{AssociationId, Event, UpfId};
 use whimbrel_ids::Instant;
@@ -156,7 +157,9 @@ impl ControlLoop {
 
     /// The CTA executes an order, which goes to the CTA replica, too.
     fn execute(&mut self, now: Instant, order: CtaOrder) -> OrderOutcome {
-        self.recorder = None; // a recording holds no orders
+        if self.recorder.take().is_some() {
+            info!("the recording of inputs ends here: it cannot hold an order");
+        }
         let (ordered, record) = self.active.order(now, order, &mut self.out);
         if let Some(record) = record {
             self.replicate(now, &record);

@@ -43,6 +43,13 @@ const RECORDINGS: &[Expected] = &[
         completed: &[("Registration", 3), ("PduSessionEstablishment", 3), ("DeregistrationByUe", 3)],
         refused: &[],
     },
+    // Handed over to the second gNB, idle and paged, idle and back by itself, then switched off.
+    Expected {
+        folder: "ueransim-3.2.7-n2-handover",
+        census: (0, 0, 0),
+        completed: &[("Registration", 1), ("PduSessionEstablishment", 1), ("DeregistrationByUe", 1)],
+        refused: &[],
+    },
 ];
 
 impl Hex {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use whimbrel_control::config::Config;
 use whimbrel_control::event::{SessionChange, SetupRefusal};
 use whimbrel_control::{AssociationId, Event, Procedure, Refusal, UeEvent, UeId, UeIdentities};
-use whimbrel_ids::{Dnn, Instant, Supi};
+use whimbrel_ids::{Dnn, GlobalGnbId, Instant, Supi};
 use whimbrel_sctp_io::DownReason;
 use whimbrel_store::Changes;
 
@@ -16,6 +16,8 @@ use crate::observation::{ClosedBy, HistoryEvent, Name};
 pub(super) struct AssociationPeer {
     /// `gnb-999/70-1`, or `gnb-at-192.0.2.1:38412` before its NG SETUP REQUEST.
     pub(super) name: Arc<str>,
+    /// Its identity, once it has set up NG.
+    pub(super) gnb: Option<GlobalGnbId>,
     /// Its address and port; empty after a takeover by this CTA.
     pub(super) address: String,
     /// Why its association ended.
@@ -24,7 +26,11 @@ pub(super) struct AssociationPeer {
 
 impl AssociationPeer {
     pub(super) fn new(name: String, address: &str) -> Self {
-        Self { name: name.into(), address: address.into(), down: None }
+        Self { name: name.into(), gnb: None, address: address.into(), down: None }
+    }
+
+    pub(super) fn of_gnb(gnb: GlobalGnbId, address: &str) -> Self {
+        Self { gnb: Some(gnb), ..Self::new(format!("gnb-{gnb}"), address) }
     }
 }
 

@@ -8,26 +8,29 @@ mod control;
 mod node;
 #[cfg(test)]
 mod tests;
+mod ue_addresses;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use whimbrel_control::config::UePool;
 use whimbrel_control::{OutputId, UeId, UpfId, UpfState};
-use whimbrel_ids::{Instant, Seid};
+use whimbrel_ids::{Dnn, Instant, Seid};
 use whimbrel_pfcp::ie::{
     AlternativeSmfIpAddress, AssociationSetupResponseFlags as SetupFlags, Cause, CpFunctionFeatures,
     RecoveryTimeStamp, UpFunctionFeatures,
 };
 use whimbrel_pfcp::msg::{
     AssociationReleaseRequest, AssociationSetupRequest, AssociationUpdateRequest, HeartbeatRequest,
-    SessionReportResponse, SessionRetentionInformation,
+    SessionEstablishmentResponse, SessionReportResponse, SessionRetentionInformation,
 };
 use whimbrel_pfcp::{Frame, Message, SEQUENCE_MAX, message_type};
 
 use super::UpfChange;
 use control::Control;
+use ue_addresses::{SessionAddresses, UeAddresses};
 
 /// T1 of TS 29.244 §6.4: how long an answer may take. A UPF answers within milliseconds; a second is patient.
 const T1: Duration = Duration::from_secs(1);
@@ -51,6 +54,8 @@ const WAITING_MAX: usize = 16;
 const REPORTS_REMEMBERED: usize = 1024;
 /// Features that a UPF needs: it allocates F-TEIDs and UE addresses (TS 29.244 §5.5, §5.21).
 const NEEDED: UpFunctionFeatures = UpFunctionFeatures::FTUP.with(UpFunctionFeatures::UEIP);
+/// The same for a UPF whose UE addresses the SMF allocates.
+const NEEDED_WITH_POOLS: UpFunctionFeatures = UpFunctionFeatures::FTUP;
 /// Our features: load and overload control information are used.
 const FEATURES: CpFunctionFeatures = CpFunctionFeatures::LOAD.with(CpFunctionFeatures::OVRL);
 
@@ -80,6 +85,8 @@ struct PendingN4Request {
     octets: Vec<u8>,
     sent: u8,
     deadline: Instant,
+    /// The UE addresses that the request gives.
+    addresses: Option<SessionAddresses>,
 }
 
 /// The association with a UPF.
@@ -126,6 +133,7 @@ pub(super) struct N4 {
     /// Answers to reports and to the UPF's association setup request, by the UPF's sequence number, newest last.
     answered: VecDeque<(u32, Vec<u8>)>,
     reports: VecDeque<(u32, UeId)>,
+    addresses: UeAddresses,
     /// It has restarted, and its sessions are given up unless it is connected by then.
     restored_by: Option<Instant>,
     /// Its recovery time stamp in the former run of this SMF, whose sessions it is asked to retain (TS 29.244 §6.2.6.2.1).
@@ -152,7 +160,7 @@ mod started {
 }
 
 impl N4 {
-    pub(super) fn new(upf: UpfId, node_id: IpAddr, started: Instant) -> Self {
+    pub(super) fn new(upf: UpfId, node_id: IpAddr, pools: &[UePool], started: Instant) -> Self {
         Self {
             upf,
             node_id,
@@ -172,6 +180,7 @@ impl N4 {
             changing: BTreeMap::new(),
             answered: VecDeque::new(),
             reports: VecDeque::new(),
+            addresses: UeAddresses::new(pools),
             restored_by: None,
             retains: None,
             asked_again: false,
@@ -224,7 +233,13 @@ impl N4 {
         out: &mut OutgoingPfcp,
     ) -> Option<N4Arrival> {
         if self.link == N4Association::Down || Frame::parse(&octets).is_err() {
+            if let Some(seid) = deleted_session(&octets) {
+                self.addresses.deleted(seid);
+            }
             return Some(N4Arrival::Answer { ue, to, octets: None });
+        }
+        if !self.addresses.is_empty() && octets.get(1) == Some(&message_type::SESSION_ESTABLISHMENT_REQUEST) {
+            return self.establish(now, ue, to, octets, out);
         }
         if let Some(seid) = changed_session(&octets) {
             match self.changing.get_mut(&seid) {
@@ -240,6 +255,49 @@ impl N4 {
         }
         self.send(now, Purpose::Session { ue, to }, octets, out);
         None
+    }
+
+    /// Sends a request for a session whose UE addresses may be the SMF's to allocate.
+    fn establish(
+        &mut self,
+        now: Instant,
+        ue: UeId,
+        to: OutputId,
+        octets: Vec<u8>,
+        out: &mut OutgoingPfcp,
+    ) -> Option<N4Arrival> {
+        let (mut octets, mut addresses) = (octets, None);
+        let request = Frame::parse(&octets).ok().and_then(|frame| Message::parse(&frame).ok());
+        if let Some(Message::SessionEstablishmentRequest(mut request)) = request {
+            match self.addresses.choose(&mut request) {
+                Ok(chosen) => addresses = chosen,
+                Err(_) => {
+                    let cause = Cause::AllDynamicAddressesAreOccupied;
+                    let refusal = SessionEstablishmentResponse::new(self.node_id.into(), cause);
+                    let octets = Message::from(refusal).to_octets(Some(request.cp_f_seid.seid), 0);
+                    return Some(N4Arrival::Answer { ue, to, octets: Some(octets) });
+                }
+            }
+            if addresses.is_some() {
+                octets = Message::from(*request).to_octets(Some(Seid(0)), 0);
+            }
+        }
+        self.send(now, Purpose::Session { ue, to }, octets, out);
+        if let Some(pending) = self.pending.get_mut(&self.sequence) {
+            pending.addresses = addresses;
+        }
+        None
+    }
+
+    /// A session of the former run has these addresses.
+    pub(super) fn restore_addresses(
+        &mut self,
+        up_seid: Seid,
+        dnn: &Dnn,
+        ipv4: Option<Ipv4Addr>,
+        ipv6: Option<Ipv6Addr>,
+    ) {
+        self.addresses.restore(up_seid, dnn, ipv4, ipv6);
     }
 
     /// A session request was answered or given up: the next change of its session goes.
@@ -267,7 +325,8 @@ impl N4 {
         self.sequence = if self.sequence == SEQUENCE_MAX { 1 } else { self.sequence + 1 };
         stamp(&mut octets, self.sequence);
         out.push((self.upf, octets.clone()));
-        self.pending.insert(self.sequence, PendingN4Request { purpose, octets, sent: 1, deadline: now + T1 });
+        let request = PendingN4Request { purpose, octets, sent: 1, deadline: now + T1, addresses: None };
+        self.pending.insert(self.sequence, request);
         self.due.push_back((now + T1, self.sequence));
     }
 
@@ -358,7 +417,13 @@ impl N4 {
         self.skip_answered();
         match pending.purpose {
             Purpose::Session { ue, to } => {
-                arrived.push(N4Arrival::Answer { ue, to, octets: Some(octets.to_vec()) });
+                let with_addresses =
+                    pending.addresses.and_then(|a| self.addresses.answered(a, &pending.octets, octets));
+                if let Some(seid) = deleted_session(&pending.octets) {
+                    self.addresses.deleted(seid);
+                }
+                let octets = Some(with_addresses.unwrap_or_else(|| octets.to_vec()));
+                arrived.push(N4Arrival::Answer { ue, to, octets });
                 self.settled(now, &pending.octets, out);
                 // It has restarted since the last heartbeat, or never got our answer to its own setup request, which no heartbeat shows.
                 if of_this_association && self.is_up() && knows_no_association(&frame) {
@@ -412,11 +477,15 @@ impl N4 {
         arrived: &mut Vec<N4Arrival>,
     ) {
         self.link = N4Association::Up(peer);
-        self.fit = features.is_some_and(|f| f.has(NEEDED));
+        self.fit = features.is_some_and(|f| f.has(self.needed()));
         (self.leaving, self.restored_by) = (None, None);
         self.control = Control::default();
         self.next = now + HEARTBEAT;
         arrived.push(N4Arrival::Upf(if self.fit { UpfChange::Up } else { UpfChange::Unfit }));
+    }
+
+    fn needed(&self) -> UpFunctionFeatures {
+        if self.addresses.is_empty() { NEEDED } else { NEEDED_WITH_POOLS }
     }
 
     /// The UPF answers a heartbeat: the same one, perhaps after a silence, or a restarted one.
@@ -484,6 +553,7 @@ impl N4 {
     /// Time Stamp: a UPF that still has the sessions ends them then (TS 23.527 §4.2), and with the former
     /// stamp it would keep them.
     fn forget_sessions(&mut self, now: Instant) {
+        self.addresses.clear();
         let later = RecoveryTimeStamp(self.recovery.0.saturating_add(1));
         self.recovery = RecoveryTimeStamp::at(now).max(later);
     }
@@ -496,8 +566,13 @@ impl N4 {
         self.reports.clear();
         arrived.push(N4Arrival::Upf(how));
         self.due.clear();
-        self.doubtful.clear(); // with the association, its sessions are gone (TS 29.244 §6.2.6.2.2)
+        // With the association, its sessions are gone (TS 29.244 §6.2.6.2.2).
+        let doubtful = std::mem::take(&mut self.doubtful).into_values().filter_map(|p| p.addresses);
+        doubtful.for_each(|addresses| self.addresses.give_back(addresses));
         for (_, pending) in std::mem::take(&mut self.pending) {
+            if let Some(addresses) = pending.addresses {
+                self.addresses.give_back(addresses);
+            }
             if let Purpose::Session { ue, to } = pending.purpose {
                 arrived.push(N4Arrival::Answer { ue, to, octets: None });
             }
@@ -589,8 +664,11 @@ impl N4 {
         if !kind.is_some_and(|k| makes_or_ends.contains(&k)) {
             return;
         }
-        if self.doubtful.len() == DOUBTFUL_MAX {
-            self.doubtful.pop_first();
+        if self.doubtful.len() == DOUBTFUL_MAX
+            && let Some((_, oldest)) = self.doubtful.pop_first()
+            && let Some(addresses) = oldest.addresses
+        {
+            self.addresses.give_back(addresses);
         }
         self.doubtful.insert(sequence, pending);
     }
@@ -655,6 +733,13 @@ fn knows_no_association(frame: &Frame<'_>) -> bool {
 fn changed_session(request: &[u8]) -> Option<Seid> {
     let is_change = request.get(1) == Some(&message_type::SESSION_MODIFICATION_REQUEST);
     let seid = request.get(4..12).filter(|_| is_change)?;
+    Some(Seid(u64::from_be_bytes(seid.try_into().ok()?)))
+}
+
+/// The session, by its UP SEID, that a request deletes.
+fn deleted_session(request: &[u8]) -> Option<Seid> {
+    let is_deletion = request.get(1) == Some(&message_type::SESSION_DELETION_REQUEST);
+    let seid = request.get(4..12).filter(|_| is_deletion)?;
     Some(Seid(u64::from_be_bytes(seid.try_into().ok()?)))
 }
 

@@ -11,7 +11,7 @@ use whimbrel_pfcp::msg::{
 };
 use whimbrel_pfcp::{Frame, Message};
 
-use super::{N4, N4Arrival, N4Association, NEEDED, OutgoingPfcp, UpfChange};
+use super::{N4, N4Arrival, N4Association, OutgoingPfcp, UpfChange};
 
 /// The longest grace period of a UPF that asks for its release: its sessions move within seconds.
 const GRACE_MAX: Duration = Duration::from_secs(3600);
@@ -103,7 +103,7 @@ impl N4 {
         };
         if self.link != N4Association::Down {
             if let Some(features) = m.up_function_features {
-                self.fit = features.has(NEEDED);
+                self.fit = features.has(self.needed());
             }
             let asks = |f: ReleaseFlags| f.has(ReleaseFlags::SARR);
             if m.pfcp_association_release_request.is_some_and(asks) && self.leaving.is_none() {

@@ -2,14 +2,16 @@
 
 use super::*;
 use whimbrel_pfcp::ie::{
-    AssociationReleaseRequest as ReleaseFlags, Cause, Metric, NodeId, PackedTimer, SequenceNumber,
+    AssociationReleaseRequest as ReleaseFlags, Cause, Choice, FSeid, FarId, Metric, NodeId, PackedTimer,
+    PdrId, Precedence, SequenceNumber, SourceInterface, UeIpAddress,
 };
 use whimbrel_pfcp::msg::{
     AssociationReleaseResponse, AssociationSetupResponse, AssociationUpdateRequest,
     AssociationUpdateResponse, HeartbeatResponse, LoadControlInformation, OverloadControlInformation,
-    SessionDeletionRequest, SessionDeletionResponse, SessionEstablishmentResponse,
-    SessionModificationRequest, SessionModificationResponse,
+    SessionDeletionRequest, SessionDeletionResponse, SessionEstablishmentRequest,
+    SessionEstablishmentResponse, SessionModificationRequest, SessionModificationResponse,
 };
+use whimbrel_pfcp::rule::{CreatePdr, Pdi};
 
 const UE: UeId = UeId { slot: 7, generation: 1 };
 const TO: OutputId = OutputId { clock: 3, index: 0 };
@@ -30,7 +32,7 @@ fn association_answered(
 }
 
 fn up() -> N4 {
-    let mut n4 = N4::new(UpfId(0), [127, 0, 0, 1].into(), Instant(1_000_000));
+    let mut n4 = N4::new(UpfId(0), [127, 0, 0, 1].into(), &[], Instant(1_000_000));
     let (mut out, mut arrived) = (vec![], vec![]);
     n4.tick(Instant(1_000_000), &mut out, &mut arrived);
     let sequence = Frame::parse(&out[0].1).unwrap().header.sequence;
@@ -47,7 +49,7 @@ fn request() -> Vec<u8> {
 
 #[test] // TS 29.244 §6.2.6.2.1, §6.2.1; TS 23.502 §4.4.3.1: asked for until it is granted; there is no session before
 fn an_association_is_set_up() {
-    let mut n4 = N4::new(UpfId(3), [127, 0, 0, 1].into(), Instant(1_000_000));
+    let mut n4 = N4::new(UpfId(3), [127, 0, 0, 1].into(), &[], Instant(1_000_000));
     let (mut out, mut arrived) = (vec![], vec![]);
     let none = n4.request(Instant(1_000_000), UE, TO, request(), &mut out);
     assert_eq!(none, Some(N4Arrival::Answer { ue: UE, to: TO, octets: None }));
@@ -121,7 +123,7 @@ fn a_upf_that_keeps_sessions_unasked_is_asked_again_with_a_later_stamp() {
     // One that says so whatever it is asked gets no third request.
     for keeps_again in [false, true] {
         let started = Instant(1_000_000);
-        let mut n4 = N4::new(UpfId(0), [127, 0, 0, 1].into(), started);
+        let mut n4 = N4::new(UpfId(0), [127, 0, 0, 1].into(), &[], started);
         let mut stamps = vec![];
         for keeps in [true, keeps_again] {
             let (mut out, mut arrived) = (vec![], vec![]);
@@ -327,7 +329,7 @@ fn a_path_that_stays_away() {
 
 #[test] // TS 29.244 §6.2.6.3, TS 23.502 §4.4.3.1: the UPF may set the association up; what stood before is over
 fn an_association_set_up_by_the_upf() {
-    let mut n4 = N4::new(UpfId(0), [127, 0, 0, 1].into(), Instant(1_000_000));
+    let mut n4 = N4::new(UpfId(0), [127, 0, 0, 1].into(), &[], Instant(1_000_000));
     let set_up = |features| AssociationSetupRequest {
         node_id: NodeId::Ipv4([127, 0, 0, 2].into()),
         recovery_time_stamp: RecoveryTimeStamp(9),
@@ -407,7 +409,7 @@ fn alternative_smf_addresses_are_sent() {
     other.tick(other.next_deadline(), &mut out, &mut arrived);
     assert_eq!(addresses(&out), [own.into(), cta_replica.into()]);
     // Addresses that change during association setup are sent when it is established.
-    let mut young = N4::new(UpfId(0), [127, 0, 0, 1].into(), Instant(1_000_000));
+    let mut young = N4::new(UpfId(0), [127, 0, 0, 1].into(), &[], Instant(1_000_000));
     let mut out = vec![];
     young.tick(Instant(1_000_000), &mut out, &mut arrived);
     young.announce(Instant(1_000_001), vec![cta_replica]);
@@ -493,4 +495,153 @@ fn the_newest_load_and_overload_information_counts() {
     assert_eq!(n4.state().reduction, 30);
     n4.tick(Instant(62_000_000), &mut vec![], &mut vec![]);
     assert_eq!((n4.state().load, n4.state().reduction), (100, 0));
+}
+
+fn pools() -> Vec<UePool> {
+    let ipv6 = ("fd00:9997:46::".parse().unwrap(), 62);
+    vec![UePool { dnn: dnn(), ipv4: Some(([10, 46, 0, 0].into(), 29)), ipv6: Some(ipv6) }]
+}
+
+fn dnn() -> Dnn {
+    "internet".parse().unwrap()
+}
+
+/// A UPF that chooses tunnels but no UE addresses.
+fn up_with_pools() -> N4 {
+    let mut n4 = N4::new(UpfId(0), [127, 0, 0, 1].into(), &pools(), Instant(1_000_000));
+    let (mut out, mut arrived) = (vec![], vec![]);
+    n4.tick(Instant(1_000_000), &mut out, &mut arrived);
+    let sequence = Frame::parse(&out[0].1).unwrap().header.sequence;
+    let response = association_answered(Cause::RequestAccepted, Some(UpFunctionFeatures::FTUP));
+    n4.receive(
+        Instant(1_000_001),
+        &Message::from(response).to_octets(None, sequence),
+        &mut vec![],
+        &mut arrived,
+    );
+    assert_eq!(arrived, [N4Arrival::Upf(UpfChange::Up)]);
+    n4
+}
+
+fn establishment(address: UeIpAddress) -> Vec<u8> {
+    let node = IpAddr::from([127, 0, 0, 1]);
+    let mut request = SessionEstablishmentRequest::new(node.into(), FSeid::new(Seid(77), node));
+    request.apn_dnn = Some(dnn());
+    for (id, source) in [(1, SourceInterface::Access), (2, SourceInterface::Core)] {
+        let mut pdi = Pdi::from(source);
+        pdi.ue_ip_addresses.extend((id == 2).then_some(address));
+        request.create_pdrs.push(CreatePdr::new(PdrId(id), Precedence(255), pdi, FarId(id.into())));
+    }
+    Message::from(request).to_octets(Some(Seid(0)), 0)
+}
+
+fn any_address() -> UeIpAddress {
+    let (ipv4, ipv6) = (Some(Choice::Choose), Some(Choice::Choose));
+    UeIpAddress { destination: true, ipv4, ipv6, ..UeIpAddress::default() }
+}
+
+fn given(octets: &[u8]) -> (Option<Ipv4Addr>, Option<Ipv6Addr>) {
+    let addresses = match Message::parse(&Frame::parse(octets).unwrap()).unwrap() {
+        Message::SessionEstablishmentRequest(m) => {
+            m.create_pdrs.into_iter().flat_map(|pdr| pdr.pdi.ue_ip_addresses).collect::<Vec<_>>()
+        }
+        Message::SessionEstablishmentResponse(m) => {
+            m.created_pdrs.into_iter().flat_map(|pdr| pdr.ue_ip_addresses).collect()
+        }
+        other => panic!("{other:?}"),
+    };
+    let [address] = addresses.as_slice() else { panic!("{addresses:?}") };
+    (address.ipv4.and_then(Choice::given), address.ipv6.and_then(Choice::given))
+}
+
+/// The UPF answers the newest request, without a word about UE addresses. Returns what reached the UE.
+fn answers(n4: &mut N4, response: impl Into<Message>) -> Option<Vec<u8>> {
+    let octets = response.into().to_octets(Some(Seid(77)), n4.sequence);
+    let mut arrived = vec![];
+    n4.receive(Instant(1_000_002), &octets, &mut vec![], &mut arrived);
+    match arrived.pop() {
+        Some(N4Arrival::Answer { octets, .. }) => octets,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn accepted(up_seid: u64) -> SessionEstablishmentResponse {
+    let node = IpAddr::from([127, 0, 0, 2]);
+    let mut response = SessionEstablishmentResponse::new(node.into(), Cause::RequestAccepted);
+    response.up_f_seid = Some(FSeid::new(Seid(up_seid), node));
+    response
+}
+
+/// Asks for a session. Returns the address that the request had.
+fn asks(n4: &mut N4, address: UeIpAddress) -> Result<(Option<Ipv4Addr>, Option<Ipv6Addr>), Cause> {
+    let mut out = vec![];
+    match n4.request(Instant(1_000_002), UE, TO, establishment(address), &mut out) {
+        None => Ok(given(&out[0].1)),
+        Some(N4Arrival::Answer { octets: Some(octets), .. }) => {
+            match Message::parse(&Frame::parse(&octets).unwrap()).unwrap() {
+                Message::SessionEstablishmentResponse(m) => Err(m.cause),
+                other => panic!("{other:?}"),
+            }
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn deletes(n4: &mut N4, up_seid: u64) {
+    let request = Message::from(SessionDeletionRequest::default()).to_octets(Some(Seid(up_seid)), 0);
+    assert_eq!(n4.request(Instant(1_000_002), UE, TO, request, &mut vec![]), None);
+    answers(n4, SessionDeletionResponse::new(Cause::RequestAccepted)).unwrap();
+}
+
+fn pair(last: u8, prefix: u16) -> (Option<Ipv4Addr>, Option<Ipv6Addr>) {
+    (Some([10, 46, 0, last].into()), Some([0xfd00, 0x9997, 0x46, prefix, 0, 0, 0, 0].into()))
+}
+
+#[test] // TS 23.501 §5.8.2.2.1: the SMF allocates the address; to the UE's procedures it is as if the UPF had
+fn ue_addresses_come_from_the_pools_of_the_smf() {
+    let mut n4 = up_with_pools();
+    assert_eq!(asks(&mut n4, any_address()), Ok(pair(2, 1)));
+    assert_eq!(given(&answers(&mut n4, accepted(1)).unwrap()), pair(2, 1));
+    // Of a refused session, and of a deleted one, they are free again, and given out after all others.
+    assert_eq!(asks(&mut n4, any_address()), Ok(pair(3, 2)));
+    answers(
+        &mut n4,
+        SessionEstablishmentResponse::new(NodeId::Ipv4([127, 0, 0, 2].into()), Cause::NoResourcesAvailable),
+    );
+    assert_eq!(asks(&mut n4, any_address()), Ok(pair(4, 3)));
+    answers(&mut n4, accepted(2));
+    deletes(&mut n4, 1);
+    assert_eq!(asks(&mut n4, any_address()), Ok(pair(5, 2)));
+    answers(&mut n4, accepted(3));
+    assert_eq!(asks(&mut n4, any_address()), Ok(pair(6, 1)));
+    answers(&mut n4, accepted(4));
+    assert_eq!(
+        asks(&mut n4, any_address()),
+        Err(Cause::AllDynamicAddressesAreOccupied),
+        "four prefixes, one the UPF's"
+    );
+    let ipv4_only = UeIpAddress { ipv6: None, ..any_address() };
+    assert_eq!(asks(&mut n4, ipv4_only), Ok((pair(2, 0).0, None)));
+    assert_eq!(asks(&mut n4, ipv4_only), Ok((pair(3, 0).0, None)), "the refusal has lost no address");
+}
+
+#[test] // TS 23.527 §4.3: sessions keep their addresses when the UPF restarts, and when this SMF does
+fn ue_addresses_stay_with_their_sessions() {
+    let mut n4 = up_with_pools();
+    asks(&mut n4, any_address()).unwrap();
+    answers(&mut n4, accepted(1));
+    // The UPF has restarted: the session is established again with its address, and has another SEID.
+    let (v4, v6) = pair(2, 1);
+    let own = UeIpAddress { ipv4: v4.map(Choice::Given), ipv6: v6.map(Choice::Given), ..any_address() };
+    assert_eq!(asks(&mut n4, own), Ok(pair(2, 1)));
+    answers(&mut n4, accepted(9));
+    deletes(&mut n4, 1);
+    assert_eq!(asks(&mut n4, any_address()), Ok(pair(3, 2)), "the former SEID deletes nothing");
+
+    let mut later = up_with_pools();
+    later.restore_addresses(Seid(9), &dnn(), v4, v6);
+    assert_eq!(asks(&mut later, any_address()), Ok(pair(3, 2)));
+    // All is given up with the association.
+    later.lost(Instant(1_000_003), &mut vec![]);
+    assert!(later.addresses.is_unused());
 }
