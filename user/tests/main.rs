@@ -8,6 +8,7 @@ mod applications;
 mod associations;
 mod buffering;
 mod copies;
+mod cp_function;
 mod ethernet;
 #[path = "firewall/main.rs"]
 mod firewall;

@@ -67,8 +67,8 @@ pub(super) trait Pdu {
         false
     }
 
-    /// Whether a UE that sends it uses an address that is not its own.
-    fn is_spoofed(&self, _rules: &SessionRules) -> bool {
+    /// Whether a UE that sends it there uses an address that is not its own.
+    fn is_spoofed(&self, _rules: &SessionRules, _to: DestinationInterface) -> bool {
         false
     }
 
@@ -151,8 +151,9 @@ impl Pdu for InnerPacket {
     }
 
     #[inline]
-    fn is_spoofed(&self, rules: &SessionRules) -> bool {
-        is_spoofed(rules, self.source)
+    fn is_spoofed(&self, rules: &SessionRules, to: DestinationInterface) -> bool {
+        let of_link = to == DestinationInterface::CpFunction && is_of_link(self.source);
+        to != DestinationInterface::Access && is_spoofed(rules, self.source) && !of_link
     }
 
     #[inline]
@@ -221,7 +222,7 @@ pub(super) fn run<C: Pdu>(
     let Some(far) = rules.fars.get(usize::from(pdr.far)) else {
         return PacketVerdict::Drop(DropReason::FarDrop);
     };
-    if pdr.is_uplink() && far.destination != DestinationInterface::Access && pdu.is_spoofed(rules) {
+    if pdr.is_uplink() && pdu.is_spoofed(rules, far.destination) {
         return PacketVerdict::Drop(DropReason::SpoofedSource);
     }
     if far.action.has(ApplyAction::DROP) {
@@ -281,7 +282,8 @@ fn leaves(far: &Far) -> bool {
     network && far.tunnel.is_none()
 }
 
-/// What a UE says to its link alone: router solicitations are answered, the rest has nowhere to go.
+/// What a UE says to its link alone: router solicitations are answered, the rest has nowhere to go. The SMF may have either sent to itself by a
+/// rule, and answer by another one: then it is the router.
 fn link_scope(
     state: &mut SessionState,
     rules: &SessionRules,
@@ -289,8 +291,15 @@ fn link_scope(
     inner: &InnerPacket,
     packet: &Packet,
 ) -> Option<PacketVerdict> {
-    let IpAddr::V6(source) = inner.source else { return None };
-    if !(source.is_unicast_link_local() || source.is_unspecified()) || ingress.teid == Teid(0) {
+    if !is_of_link(inner.source) || ingress.teid == Teid(0) {
+        return None;
+    }
+    if rules.pdrs.iter().any(|p| {
+        p.teid == ingress.teid
+            && rules.is_of_cp_function(p)
+            && p.accepts(ingress.qfi())
+            && inner.matches(p, Names::NONE)
+    }) {
         return None;
     }
     if rules.ue_ipv6.is_some() && advertise::is_solicitation(inner, packet.octets()) {
@@ -300,6 +309,12 @@ fn link_scope(
         return Some(PacketVerdict::Taken);
     }
     Some(PacketVerdict::Drop(DropReason::LinkScope))
+}
+
+/// Whether a source address is one that a node has before it has any other (RFC 4861 §4.1, §4.2).
+#[inline]
+fn is_of_link(source: IpAddr) -> bool {
+    matches!(source, IpAddr::V6(a) if a.is_unicast_link_local() || a.is_unspecified())
 }
 
 /// Whether a source address is not the UE's (TS 33.513 §4.2.2.7). A session without addresses (an intermediate UPF's) cannot
@@ -491,6 +506,8 @@ pub(super) fn forward(
         Some((qfi, rqi, ppi)) if far.destination == DestinationInterface::Access => {
             Some(PduSessionInformation::Dl { qfi, rqi, ppi })
         }
+        // N4-u has no QoS flows: the container is of N3 and N9 (TS 29.281 §5.2.2.7).
+        _ if far.destination == DestinationInterface::CpFunction => None,
         Some((qfi, ..)) => Some(PduSessionInformation::Ul { qfi }),
         // From tunnel to tunnel it goes on as it came (TS 29.244 §8.2.64).
         None => came_with.filter(|_| !pdr.deletes_container),

@@ -151,6 +151,10 @@ pub(super) fn advertise(
     now: Instant,
 ) {
     let Some(prefix) = rules.ue_ipv6.filter(|_| rules.kind == SessionKind::Ip) else { return };
+    // An SMF that has solicitations sent to itself is the router (TS 23.501 §5.8.2.2.3).
+    if rules.pdrs.iter().any(|p| p.is_uplink() && rules.is_of_cp_function(p)) {
+        return;
+    }
     // By the rule that serves what no other does: the one of the highest value of precedence.
     let to_ue = |p: &&Pdr| p.teid == Teid(0) && p.source != SourceInterface::Access;
     let Some(pdr) = rules.pdrs.iter().rev().find(to_ue) else { return };

@@ -140,6 +140,8 @@ fn check_far(far: &Far) -> RuleCheck {
     match far.destination {
         DestinationInterface::Access | DestinationInterface::Core | DestinationInterface::N6Lan => Ok(()),
         _ if !far.action.has(ApplyAction::FORW) => Ok(()),
+        // N4-u: in GTP-U to a tunnel of the SMF (TS 29.244 §5.3.1).
+        DestinationInterface::CpFunction if far.tunnel.is_some() => Ok(()),
         DestinationInterface::CpFunction
         | DestinationInterface::LiFunction
         | DestinationInterface::VnInternal => Err(RuleRefusal::Destination(id)),

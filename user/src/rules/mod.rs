@@ -206,6 +206,15 @@ impl SessionRules {
         !fars.any(names)
     }
 
+    /// Whether a PDR's packets come from the CP function, or go there (N4-u, TS 29.244 §5.3.1).
+    pub(crate) fn is_of_cp_function(&self, pdr: &Pdr) -> bool {
+        let far = self.fars.get(usize::from(pdr.far));
+        pdr.source == SourceInterface::CpFunction
+            || far.is_some_and(|f| {
+                f.destination == DestinationInterface::CpFunction && f.action.has(ApplyAction::FORW)
+            })
+    }
+
     /// Tunnels at peers to which packets are forwarded.
     pub(crate) fn remote_tunnels(&self) -> impl Iterator<Item = (Teid, IpAddr)> {
         self.fars.iter().filter_map(|f| f.tunnel).map(|t| (t.teid, t.peer.ip()))

@@ -112,7 +112,8 @@ impl Allocator<'_> {
             }
             (teid, created.local_f_teid) = self.tunnel(d, f, id)?;
         }
-        if pdi.source_interface == SourceInterface::Access && teid.0 == 0 {
+        let by_tunnel = matches!(pdi.source_interface, SourceInterface::Access | SourceInterface::CpFunction);
+        if by_tunnel && teid.0 == 0 {
             return Err(RuleRefusal::NoFTeid(id));
         }
         for a in &pdi.ue_ip_addresses {

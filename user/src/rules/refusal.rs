@@ -29,7 +29,7 @@ pub enum RuleRefusal {
     DuplicateRule(FailedRuleId),
     /// A flow description that is not one.
     FlowDescription(PdrId),
-    /// A PDR from the access side without a tunnel.
+    /// A PDR from the access side, or from the CP function, without a tunnel.
     NoFTeid(PdrId),
     /// The SMF chose an F-TEID; here the UPF chooses.
     FTeidOfCp(PdrId),
@@ -70,7 +70,7 @@ pub enum RuleRefusal {
     OuterHeader(FarId),
     /// More is promised to flows of guaranteed rate than can be kept.
     Guaranteed(QerId),
-    /// A destination other than access, core and N6-LAN.
+    /// A destination other than access, core and N6-LAN, and the CP function by a tunnel.
     Destination(FarId),
     /// A forwarding policy; none is configured.
     ForwardingPolicy(FarId),
@@ -197,7 +197,7 @@ impl fmt::Display for RuleRefusal {
             Self::NoSuchRule(id) => write!(f, "{} is to be changed or removed and is not there", Name(*id)),
             Self::DuplicateRule(id) => write!(f, "{} is created twice", Name(*id)),
             Self::FlowDescription(p) => write!(f, "a flow description of PDR {} cannot be read", p.0),
-            Self::NoFTeid(p) => write!(f, "PDR {} looks at the access side without a tunnel", p.0),
+            Self::NoFTeid(p) => write!(f, "PDR {} looks at the access side or the CP function without a tunnel", p.0),
             Self::FTeidOfCp(p) => write!(f, "PDR {} brings an F-TEID; here the UPF chooses (CHOOSE)", p.0),
             Self::FTeidFamily(p) => write!(f, "PDR {} wants a tunnel of a family that N3 does not have", p.0),
             Self::TooManyTunnels(p) => write!(f, "PDR {} wants one local tunnel too many", p.0),
