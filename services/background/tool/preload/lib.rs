@@ -12,6 +12,7 @@ mod layout;
 
 mod blocking;
 mod load;
+mod signals;
 mod thread;
 mod worker;
 
@@ -24,8 +25,8 @@ use worker::Pool;
 
 /// What the constructor finds and loads.
 pub(crate) struct Runtime {
-    /// Image of the primary.
-    primary: Image,
+    /// Images of the primary: the program, and its instrumented libraries.
+    primary: Vec<Image>,
     pool: Pool,
     report: Option<String>,
 }
@@ -44,8 +45,10 @@ pub(crate) fn runtime() -> Option<&'static Runtime> {
 impl Runtime {
     /// Lets yields of the primary happen, or passes over them.
     pub(crate) fn enable(&self, enabled: bool) {
-        // SAFETY: the octet is in the primary's writable segment, which the tool has made larger for it, and nothing else writes it.
-        unsafe { AtomicU8::from_ptr(self.primary.flag) }.store(enabled.into(), Ordering::Relaxed);
+        for image in &self.primary {
+            // SAFETY: the octet is in the image's writable segment, which the tool has made larger for it, and nothing else writes it.
+            unsafe { AtomicU8::from_ptr(image.flag) }.store(enabled.into(), Ordering::Relaxed);
+        }
     }
 }
 
@@ -56,12 +59,18 @@ static CONSTRUCTOR: extern "C" fn() = begin;
 /// Runs before any code of the primary.
 extern "C" fn begin() {
     let scavengers = take_variable("WHIMBREL_HARVEST_SCAVENGERS");
+    let libraries = take_variable("WHIMBREL_HARVEST_LIBRARIES").unwrap_or_default();
     let report = take_variable("WHIMBREL_HARVEST_REPORT");
     // Programs that the primary starts are not instrumented.
     take_variable("LD_PRELOAD");
     take_variable("GLIBC_TUNABLES");
-    let Some(primary) = load::primary() else { return };
-    let works = scavengers.iter().flat_map(|s| s.lines()).filter(|l| !l.is_empty()).map(load::scavenger);
+    let primary = load::primary();
+    if primary.is_empty() {
+        return;
+    }
+    let libraries: Vec<&str> = libraries.split(':').filter(|l| !l.is_empty()).collect();
+    let works = scavengers.iter().flat_map(|s| s.lines()).filter(|l| !l.is_empty());
+    let works = works.map(|command| load::scavenger(command, &libraries));
     let works = match works.collect::<Result<Vec<_>, _>>() {
         Ok(works) => works,
         Err(why) => fail(&why),
@@ -158,7 +167,7 @@ impl Next {
 pub(crate) fn refuse_writable_code(from: usize, octets: usize, protection: c_int) {
     if protection & libc::PROT_WRITE != 0
         && let Some(runtime) = runtime()
-        && runtime.primary.has_code_in(from, octets)
+        && runtime.primary.iter().any(|image| image.has_code_in(from, octets))
     {
         fail("the primary makes its code writable: code that changes itself cannot be harvested");
     }

@@ -5,6 +5,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::layout;
+use crate::signals;
 use crate::worker;
 
 /// An instrumented program in memory.
@@ -33,7 +34,6 @@ impl Image {
 pub(crate) type Main = unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_char) -> c_int;
 pub(crate) type Flush = unsafe extern "C" fn(*mut c_void) -> c_int;
 pub(crate) type Finalize = unsafe extern "C" fn(*mut c_void);
-type Exit = unsafe extern "C" fn(c_int) -> !;
 pub(crate) type Destructor = unsafe extern "C" fn();
 
 /// A program that runs in stalls.
@@ -44,15 +44,18 @@ pub(crate) struct Work {
     pub(crate) finalize: Option<Finalize>,
     /// Its destructors, in the order in which they run.
     pub(crate) destructors: Vec<Destructor>,
-    flag: *mut u8,
+    /// Of the program and of its instrumented libraries.
+    flags: Vec<*mut u8>,
     pub(crate) arguments: Vec<CString>,
+    /// Their addresses, and a null.
+    pub(crate) argument_list: Vec<*const c_char>,
     /// Share of its yields at loads that go on to the next scavenger.
     pub(crate) special: f64,
     /// It has variables of a thread, so it stays with one.
     pub(crate) stays: bool,
 }
 
-// SAFETY: `flag` is accessed as an atomic only; the rest is read.
+// SAFETY: `flags` are accessed as atomics only; the rest is read, as are the arguments, which it owns.
 unsafe impl Send for Work {}
 // SAFETY: as above.
 unsafe impl Sync for Work {}
@@ -60,8 +63,10 @@ unsafe impl Sync for Work {}
 impl Work {
     /// From now on its yields are passed over: what the end of the process runs of it is on no coroutine.
     pub(crate) fn stop_yields(&self) {
-        // SAFETY: the octet is in the scavenger's writable segment, and nothing else writes it.
-        unsafe { AtomicU8::from_ptr(self.flag) }.store(0, Ordering::Relaxed);
+        for &flag in &self.flags {
+            // SAFETY: the octet is in the writable segment of the scavenger, or of its library, and nothing else writes it.
+            unsafe { AtomicU8::from_ptr(flag) }.store(0, Ordering::Relaxed);
+        }
     }
 }
 
@@ -71,22 +76,58 @@ struct LinkMap {
     base: usize,
     name: *const c_char,
     dynamic: *const [u64; 2],
+    next: *const LinkMap,
+    previous: *const LinkMap,
 }
 
-/// The program of this process; `None` if it is not instrumented as a primary.
-pub(crate) fn primary() -> Option<Image> {
-    // SAFETY: the kernel's description of the program's headers, which stay mapped.
-    let (headers, count) = unsafe {
-        (libc::getauxval(libc::AT_PHDR) as *const libc::Elf64_Phdr, libc::getauxval(libc::AT_PHNUM) as usize)
-    };
-    if headers.is_null() {
-        return None;
+impl LinkMap {
+    /// Program headers of the object.
+    fn headers(&self) -> &[libc::Elf64_Phdr] {
+        // SAFETY: a loaded object begins with its ELF header, and its program headers are in the same segment.
+        unsafe {
+            let elf = &*(self.base as *const libc::Elf64_Ehdr);
+            std::slice::from_raw_parts(
+                (self.base + elf.e_phoff as usize) as *const libc::Elf64_Phdr,
+                usize::from(elf.e_phnum),
+            )
+        }
     }
+}
+
+/// All objects of the namespace of one.
+fn namespace_of(map: &LinkMap) -> Vec<&LinkMap> {
+    let mut maps = vec![map];
+    let mut at = map.previous;
+    // SAFETY: the dynamic linker's list, whose ends are null; no one else loads or unloads while the constructor runs.
+    while let Some(map) = unsafe { at.as_ref() } {
+        maps.push(map);
+        at = map.previous;
+    }
+    at = map.next;
     // SAFETY: as above.
-    let headers = unsafe { std::slice::from_raw_parts(headers, count) };
-    let table = headers.iter().find(|h| h.p_type == libc::PT_PHDR)?;
-    let base = (headers.as_ptr() as usize).wrapping_sub(table.p_vaddr as usize);
-    image(base, headers, layout::ROLE_PRIMARY)
+    while let Some(map) = unsafe { at.as_ref() } {
+        maps.push(map);
+        at = map.next;
+    }
+    maps
+}
+
+/// What of this process is instrumented as a primary: the program, and libraries that were loaded with it.
+pub(crate) fn primary() -> Vec<Image> {
+    unsafe extern "C" fn add(info: *mut libc::dl_phdr_info, _: usize, images: *mut c_void) -> c_int {
+        // SAFETY: the dynamic linker describes an object that is loaded; `images` is the list below.
+        let (info, images) = unsafe { (&*info, &mut *images.cast::<Vec<Image>>()) };
+        if !info.dlpi_phdr.is_null() {
+            // SAFETY: as above.
+            let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+            images.extend(image(info.dlpi_addr as usize, headers, layout::ROLE_PRIMARY));
+        }
+        0
+    }
+    let mut images: Vec<Image> = Vec::new();
+    // SAFETY: the function is called before this one returns, with the list alone.
+    unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut images).cast()) };
+    images
 }
 
 /// Finds the header that the tool has added.
@@ -118,19 +159,36 @@ fn image(base: usize, headers: &[libc::Elf64_Phdr], role: u64) -> Option<Image> 
     None
 }
 
-/// Loads a scavenger into a namespace of its own: `PROGRAM ARGUMENTS`.
-pub(crate) fn scavenger(command: &str) -> Result<Work, String> {
+/// Loads an object into a namespace.
+fn load_into(namespace: libc::Lmid_t, path: &CStr) -> Result<*mut c_void, String> {
+    // SAFETY: loading runs the initialisers of the object and of its libraries, which the operator has chosen to run here.
+    let handle = unsafe { libc::dlmopen(namespace, path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    if handle.is_null() { Err(last_error()) } else { Ok(handle) }
+}
+
+/// The namespace that an object was loaded into.
+fn namespace_number(handle: *mut c_void) -> Option<libc::Lmid_t> {
+    let mut namespace: libc::Lmid_t = 0;
+    // SAFETY: the request writes one number.
+    let result = unsafe { libc::dlinfo(handle, libc::RTLD_DI_LMID, (&raw mut namespace).cast()) };
+    (result == 0).then_some(namespace)
+}
+
+/// Loads a scavenger into a namespace of its own: `PROGRAM ARGUMENTS`. Instrumented libraries are loaded there first, and so take the place of
+/// those that the scavenger names.
+pub(crate) fn scavenger(command: &str, libraries: &[&str]) -> Result<Work, String> {
     let arguments: Vec<CString> =
         command.split(' ').map(|a| CString::new(a).map_err(|e| e.to_string())).collect::<Result<_, _>>()?;
     let path = std::fs::canonicalize(command.split(' ').next().unwrap_or_default())
         .map_err(|e| format!("{command}: {e}"))?;
     let path = CString::new(path.into_os_string().into_encoded_bytes()).map_err(|e| e.to_string())?;
-    // SAFETY: loading runs the initialisers of the scavenger and of its libraries, which the operator has chosen to run here.
-    let handle =
-        unsafe { libc::dlmopen(libc::LM_ID_NEWLM, path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    if handle.is_null() {
-        return Err(format!("{command}: {}", last_error()));
+    let mut namespace = libc::LM_ID_NEWLM;
+    for library in libraries {
+        let path = CString::new(*library).map_err(|e| e.to_string())?;
+        let handle = load_into(namespace, &path)?;
+        namespace = namespace_number(handle).ok_or_else(last_error)?;
     }
+    let handle = load_into(namespace, &path).map_err(|e| format!("{command}: {e}"))?;
     let mut map: *const LinkMap = ptr::null();
     // SAFETY: the request writes one pointer.
     if unsafe { libc::dlinfo(handle, libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) } != 0 {
@@ -138,17 +196,18 @@ pub(crate) fn scavenger(command: &str) -> Result<Work, String> {
     }
     // SAFETY: the dynamic linker keeps the map while the object is loaded, which is for ever.
     let map = unsafe { &*map };
-    // SAFETY: a loaded object begins with its ELF header, and its program headers are in the same segment.
-    let headers = unsafe {
-        let elf = &*(map.base as *const libc::Elf64_Ehdr);
-        std::slice::from_raw_parts(
-            (map.base + elf.e_phoff as usize) as *const libc::Elf64_Phdr,
-            usize::from(elf.e_phnum),
-        )
-    };
-    let image = image(map.base, headers, layout::ROLE_SCAVENGER)
+    let image = image(map.base, map.headers(), layout::ROLE_SCAVENGER)
         .ok_or_else(|| format!("{command} is not instrumented as a scavenger"))?;
-    replace_exits(map);
+    let mut flags = vec![image.flag];
+    let mut stays = image.has_thread_variables;
+    for other in namespace_of(map).into_iter().filter(|other| other.base != 0 && other.base != map.base) {
+        if let Some(library) = self::image(other.base, other.headers(), layout::ROLE_SCAVENGER) {
+            flags.push(library.flag);
+            stays |= library.has_thread_variables;
+            replace_functions(other);
+        }
+    }
+    replace_functions(map);
     let library = c_library(handle).ok_or_else(|| format!("{command}: {}", last_error()))?;
     let of_library = |name: &CStr| {
         // SAFETY: the name is terminated; the handle is open.
@@ -157,8 +216,8 @@ pub(crate) fn scavenger(command: &str) -> Result<Work, String> {
     copy_streams(map, &of_library);
     let (flush, finalize) = (of_library(c"fflush"), of_library(c"__cxa_finalize"));
     let destructors = take_destructors(map);
-    // SAFETY: the flag is the scavenger's; it has not begun.
-    unsafe { image.flag.write(1) };
+    // SAFETY: the flags are the scavenger's; it has not begun.
+    flags.iter().for_each(|flag| unsafe { flag.write(1) });
     Ok(Work {
         // SAFETY: the symbol table of the scavenger says that its `main` is there.
         main: unsafe { std::mem::transmute::<usize, Main>(image.main) },
@@ -167,10 +226,11 @@ pub(crate) fn scavenger(command: &str) -> Result<Work, String> {
         // SAFETY: `__cxa_finalize` of the scavenger's own C library.
         finalize: unsafe { std::mem::transmute::<*mut c_void, Option<Finalize>>(finalize) },
         destructors,
-        flag: image.flag,
+        flags,
+        argument_list: arguments.iter().map(|a| a.as_ptr()).chain([ptr::null()]).collect(),
         arguments,
         special: image.special as f64 / 1000.0,
-        stays: image.has_thread_variables,
+        stays,
     })
 }
 
@@ -188,14 +248,10 @@ fn last_error() -> String {
 
 /// The C library in the namespace of a scavenger.
 fn c_library(scavenger: *mut c_void) -> Option<*mut c_void> {
-    let mut namespace: libc::Lmid_t = 0;
-    // SAFETY: the request writes one number; the library is loaded already.
-    let library = unsafe {
-        if libc::dlinfo(scavenger, libc::RTLD_DI_LMID, (&raw mut namespace).cast()) != 0 {
-            return None;
-        }
-        libc::dlmopen(namespace, c"libc.so.6".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD)
-    };
+    let namespace = namespace_number(scavenger)?;
+    // SAFETY: the library is loaded already.
+    let library =
+        unsafe { libc::dlmopen(namespace, c"libc.so.6".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
     (!library.is_null()).then_some(library)
 }
 
@@ -271,20 +327,22 @@ fn copy_streams(map: &LinkMap, of_library: &dyn Fn(&CStr) -> *mut c_void) {
     });
 }
 
-/// A scavenger that exits ends alone, not with the process.
-fn replace_exits(map: &LinkMap) {
+/// Functions that mean the process: a scavenger that exits ends alone, and it gets no signals.
+fn replace_functions(map: &LinkMap) {
     for_each_relocation(map, |at, kind, name| {
         if !matches!(kind, R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT) {
             return;
         }
-        let replacement: Exit = match name.to_bytes() {
-            b"exit" => worker::exit_of_scavenger,
-            b"_exit" | b"_Exit" | b"quick_exit" => worker::quick_exit_of_scavenger,
+        let replacement = match name.to_bytes() {
+            b"exit" => worker::exit_of_scavenger as *const () as usize,
+            b"_exit" | b"_Exit" | b"quick_exit" => worker::quick_exit_of_scavenger as *const () as usize,
+            b"sigaction" => signals::sigaction_of_scavenger as *const () as usize,
+            b"signal" => signals::signal_of_scavenger as *const () as usize,
             _ => return,
         };
         writable(at);
         // SAFETY: a word of the table of addresses, which this object alone uses.
-        unsafe { (at as *mut Exit).write(replacement) };
+        unsafe { (at as *mut usize).write(replacement) };
     });
 }
 

@@ -122,11 +122,10 @@ extern "C" fn run(worker: &'static Worker) -> ! {
     let Some(runtime) = runtime() else { fail("a scavenger runs without a runtime") };
     loop {
         let work = &runtime.pool.works[worker.work()];
-        let mut arguments: Vec<*const c_char> = work.arguments.iter().map(|a| a.as_ptr()).collect();
-        arguments.push(ptr::null());
+        // Nothing is allocated here: the primary may have yielded in an allocator of its own.
+        let count = work.arguments.len() as c_int;
         // SAFETY: `main` with a terminated list of terminated arguments and the environment.
-        unsafe { (work.main)(work.arguments.len() as c_int, arguments.as_ptr(), environ.cast()) };
-        drop(arguments);
+        unsafe { (work.main)(count, work.argument_list.as_ptr(), environ.cast()) };
         run_end_of(worker);
         done(worker);
     }
@@ -179,6 +178,14 @@ pub(crate) unsafe extern "C" fn exit_of_scavenger(_status: c_int) -> ! {
 
 /// What they call for `_exit` and the like, which run nothing of what is registered for the end.
 pub(crate) unsafe extern "C" fn quick_exit_of_scavenger(_status: c_int) -> ! {
+    end(running())
+}
+
+/// Ends the scavenger that runs, without what is registered for its end.
+pub(crate) fn end_of_scavenger() -> ! {
+    if runtime().is_none() {
+        fail("a scavenger ends before it has begun");
+    }
     end(running())
 }
 

@@ -45,6 +45,12 @@ pub(crate) struct ElfProgram {
     /// Sections with code: address and place in the file.
     pub(crate) code: Vec<(u64, std::ops::Range<usize>)>,
     pub(crate) main: Option<u64>,
+    /// A shared library: it has no interpreter, and names what it needs.
+    pub(crate) is_library: bool,
+    /// It runs where it was linked.
+    pub(crate) is_fixed: bool,
+    /// The name that programs link a library by.
+    pub(crate) has_soname: bool,
     /// Functions that it takes from libraries.
     pub(crate) imports: BTreeSet<String>,
     /// Data that it has copies of, other than the standard streams.
@@ -79,12 +85,16 @@ impl ElfProgram {
                 }
             }
         }
+        let sections = header.sections(LE, &*data).map_err(bad)?;
+        // Most Go programs are static, and to link them in another way would not help.
+        if sections.section_by_name(LE, b".go.buildinfo").is_some() {
+            return Err(ProgramRefusal::Go);
+        }
         let is_dynamic = segments.iter().any(|s| s.p_type(LE) == elf::PT_DYNAMIC);
         let is_library = header.e_type(LE) == elf::ET_DYN && !has_interpreter && is_dynamic;
         if !has_interpreter && (!is_library || is_static_pie(header, &data)) {
             return Err(ProgramRefusal::Static);
         }
-        let sections = header.sections(LE, &*data).map_err(bad)?;
         let mut code = Vec::new();
         for section in sections.iter() {
             if section.sh_flags(LE) & u64::from(elf::SHF_EXECINSTR) != 0
@@ -167,6 +177,8 @@ impl ElfProgram {
         }
         let (imports, copied) = dynamic_symbols(header, &data)?;
         let build = build_id(&data);
+        let is_fixed = header.e_type(LE) == elf::ET_EXEC;
+        let has_soname = dynamic_value(header, &data, elf::DT_SONAME).is_some();
         let mut program = Self {
             build,
             functions,
@@ -174,6 +186,9 @@ impl ElfProgram {
             landing_pads: BTreeSet::new(),
             code,
             main,
+            is_library,
+            is_fixed,
+            has_soname,
             imports,
             copied,
             data,

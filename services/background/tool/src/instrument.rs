@@ -48,8 +48,9 @@ const REFUSED_IMPORTS: [(&str, &str); 8] = [
     ("makecontext", "it has stacks of its own"),
     ("setcontext", "it has stacks of its own"),
 ];
+const SIGNALS: &str = "signals belong to the primary";
 /// Likewise, of scavengers, which have no thread of their own.
-const REFUSED_IMPORTS_OF_SCAVENGERS: [(&str, &str); 8] = [
+const REFUSED_IMPORTS_OF_SCAVENGERS: [(&str, &str); 20] = [
     ("pthread_create", "a scavenger has no threads"),
     // `std::thread` of C++, whose library starts the thread.
     (
@@ -58,8 +59,22 @@ const REFUSED_IMPORTS_OF_SCAVENGERS: [(&str, &str); 8] = [
     ),
     ("fork", "a scavenger has no process of its own"),
     ("vfork", "a scavenger has no process of its own"),
-    ("sigaction", "signals belong to the primary"),
-    ("signal", "signals belong to the primary"),
+    // A program that calls `sigaction` or `signal` alone has handlers for what a person or another process sends it. No one knows a scavenger by
+    // a process's number, so none of these signals is for it: the runtime answers the call. What follows needs its signals to do its work.
+    ("sigaltstack", SIGNALS),
+    ("siglongjmp", SIGNALS),
+    ("setitimer", SIGNALS),
+    ("timer_create", SIGNALS),
+    ("alarm", SIGNALS),
+    ("raise", SIGNALS),
+    ("kill", SIGNALS),
+    ("pthread_kill", SIGNALS),
+    ("sigqueue", SIGNALS),
+    ("sigwait", SIGNALS),
+    ("sigsuspend", SIGNALS),
+    ("sigprocmask", SIGNALS),
+    ("pause", SIGNALS),
+    ("signalfd", SIGNALS),
     (
         "__cxa_thread_atexit",
         "destructors of a thread's variables would run when a thread of the primary ends",
@@ -145,6 +160,9 @@ pub(crate) fn instrument(
 
 fn check_imports(program: &ElfProgram, role: InstrumentedRole) -> Result<(), ProgramRefusal> {
     let scavenger = role == InstrumentedRole::Scavenger;
+    if program.is_library && !program.has_soname {
+        return Err(ProgramRefusal::NoLibraryName);
+    }
     let more: &[_] = if scavenger { &REFUSED_IMPORTS_OF_SCAVENGERS } else { &[] };
     for &(name, reason) in REFUSED_IMPORTS.iter().chain(more) {
         if program.imports.contains(name) {
@@ -152,7 +170,7 @@ fn check_imports(program: &ElfProgram, role: InstrumentedRole) -> Result<(), Pro
         }
     }
     if scavenger {
-        if program.main.is_none() {
+        if program.main.is_none() && !program.is_library {
             return Err(ProgramRefusal::NoMain);
         }
         if let Some(name) = &program.copied {

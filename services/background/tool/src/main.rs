@@ -9,6 +9,7 @@ mod instrument;
 mod layout;
 mod liveness;
 mod measure;
+mod perf;
 mod profile;
 mod refusal;
 mod rewrite;
@@ -24,13 +25,17 @@ use rewrite::InstrumentedRole;
 const USAGE: &str = "\
 Usage: whimbrel-harvest COMMAND
 
-  profile [--ll OCTETS,WAYS,LINE --memory-ns N] -o PROFILE PROGRAM [ARGS]
-                      count instructions and misses of the last cache with valgrind; the cache is measured unless it is given
+  profile [--ll OCTETS,WAYS,LINE --memory-ns N] [--object LIBRARY] -o PROFILE PROGRAM [ARGS]
+                      count instructions and misses of the last cache with valgrind; the cache is measured unless it is given;
+                      of a library that the program loads, with --object
+  profile --perf FILE [--memory-ns N] -o PROFILE PROGRAM|LIBRARY
+                      take them from samples of loads (PEBS, IBS) that `perf script` has printed
   instrument primary|scavenger --profile PROFILE -o OUT [--bound PERCENT] [--miss-rate PERCENT] [--distance NS] [--everything]
-             [--without liveness|induction|registers]... PROGRAM
+             [--without liveness|induction|registers]... PROGRAM|LIBRARY
                       insert yields: at loads that miss; in a scavenger's loops, too
-  run [--scavenger \"PROGRAM ARGS\"]... PRIMARY [ARGS]
-                      run an instrumented primary with instrumented scavengers in its stalls
+  run [--scavenger \"PROGRAM ARGS\"]... [--library LIBRARY]... PRIMARY [ARGS]
+                      run an instrumented primary with instrumented scavengers in its stalls, and with instrumented libraries in place of
+                      those of the same name: the primary with those that are instrumented as primary, scavengers with the others
   report PROGRAM      which loads and loops of an instrumented program have yields, and why others have none
 ";
 
@@ -42,12 +47,17 @@ fn main() -> ExitCode {
         print!("{USAGE}");
         return ExitCode::SUCCESS;
     }
+    if arguments[0] == "--version" {
+        println!("whimbrel-harvest {}", env!("CARGO_PKG_VERSION"));
+        return ExitCode::SUCCESS;
+    }
     let command = arguments.remove(0);
     let done = match &*command {
         "profile" => profile_command(&mut arguments),
         "instrument" => instrument_command(&mut arguments),
         "run" => run::run(&mut arguments),
         "report" => report_command(&arguments),
+        "man" => man_command(&arguments),
         _ => Err(format!("unknown command {command:?}\n{USAGE}").into()),
     };
     match done {
@@ -104,13 +114,35 @@ fn profile_command(arguments: &mut Vec<String>) -> Result<ExitCode, Error> {
     let cache = option(arguments, "--ll")?;
     let memory_ns = option(arguments, "--memory-ns")?;
     let out = required(option(arguments, "-o")?, "-o")?;
+    let object = option(arguments, "--object")?;
+    if let Some(samples) = option(arguments, "--perf")? {
+        if cache.is_some() || object.is_some() {
+            return Err(
+                "--perf goes with neither --ll nor --object: samples are of what the processor did".into()
+            );
+        }
+        let memory_ns = match memory_ns {
+            Some(ns) => number(Some(ns), 0.0)?,
+            None => calibrate::measure().memory_ns,
+        };
+        let [program] = &arguments[..] else { return Err(USAGE.into()) };
+        let (mut read, path) = measure::read_object(program)?;
+        let text = std::fs::read(&samples).map_err(|e| format!("{samples}: {e}"))?;
+        let text = String::from_utf8_lossy(&text);
+        let profile = perf::profile(&text, &mut read, &measure::name(&path), memory_ns)
+            .map_err(|e| format!("{samples}: {e}"))?;
+        return write_profile(&out, &profile);
+    }
     let cache = match (cache, memory_ns) {
         (Some(text), Some(ns)) => calibrate::Cache::parse(&text, number(Some(ns), 0.0)?)?,
         (None, None) => calibrate::measure(),
         _ => return Err("--ll and --memory-ns go together".into()),
     };
-    let profile = measure::profile(arguments, cache)?;
-    std::fs::write(&out, profile.write()).map_err(|e| format!("{out}: {e}"))?;
+    write_profile(&out, &measure::profile(arguments, object.as_deref(), cache)?)
+}
+
+fn write_profile(out: &str, profile: &profile::Profile) -> Result<ExitCode, Error> {
+    std::fs::write(out, profile.write()).map_err(|e| format!("{out}: {e}"))?;
     println!("{out}: {} instructions, {}", profile.instructions.len(), profile.source);
     Ok(ExitCode::SUCCESS)
 }
@@ -156,6 +188,23 @@ fn instrument_command(arguments: &mut Vec<String>) -> Result<ExitCode, Error> {
     if done.taken == 0 {
         println!("{out}: no load has a yield; `whimbrel-harvest report {out}` says why");
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the manual page into a folder, for the package.
+fn man_command(arguments: &[String]) -> Result<ExitCode, Error> {
+    let [folder] = arguments else { return Err(USAGE.into()) };
+    let usage = USAGE.replace('\\', "\\e").replace('-', "\\-");
+    let page = format!(
+        ".TH WHIMBREL-HARVEST 1 \"\" \"whimbrel-harvest {}\"\n\
+         .SH NAME\nwhimbrel-harvest \\- run other programs while a compiled program waits for memory\n\
+         .SH SYNOPSIS\n.B whimbrel-harvest\nCOMMAND [ARGUMENTS]\n\
+         .SH DESCRIPTION\nPrograms and libraries that are linked with \\-\\-emit\\-relocs are profiled, instrumented and run in one another's stalls.\n\
+         .SH COMMANDS\n.nf\n{usage}.fi\n",
+        env!("CARGO_PKG_VERSION")
+    );
+    let path = PathBuf::from(folder).join("whimbrel-harvest.1");
+    std::fs::write(&path, page).map_err(|e| format!("{}: {e}", path.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 

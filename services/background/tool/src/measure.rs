@@ -1,6 +1,6 @@
 //! Profiles with callgrind, where there are no performance counters.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,19 @@ use crate::profile::{self, Profile};
 const RUNS_MAX: u32 = 16;
 const RUNS_LAST: Duration = Duration::from_millis(400);
 
-/// Runs a program by itself, to see what an instruction takes, and under callgrind with the given last cache.
-pub(crate) fn profile(command: &[String], cache: Cache) -> Result<Profile, Error> {
+/// Reads the program, or the library, that a profile is of; with the path by which processes have it.
+pub(crate) fn read_object(object: &str) -> Result<(ElfProgram, PathBuf), Error> {
+    let path = std::fs::canonicalize(object).map_err(|e| format!("{object}: {e}"))?;
+    let read = ElfProgram::read(std::fs::read(&path)?).map_err(|e| format!("{object} is refused: {e}"))?;
+    Ok((read, path))
+}
+
+/// Runs a program by itself, to see what an instruction takes, and under callgrind with the given last cache. `library`: the counts are of this one
+/// of its libraries.
+pub(crate) fn profile(command: &[String], library: Option<&str>, cache: Cache) -> Result<Profile, Error> {
     let [program, arguments @ ..] = command else { return Err("profile: which program?".into()) };
     let path = std::fs::canonicalize(program).map_err(|e| format!("{program}: {e}"))?;
-    let read = ElfProgram::read(std::fs::read(&path)?).map_err(|e| format!("{program} is refused: {e}"))?;
+    let (read, object) = read_object(library.unwrap_or(program))?;
     // The kernel counts as computing what runs when its timer ticks, every few milliseconds: several runs, if one is short.
     let (begin, begun) = (children_ns(), Instant::now());
     let mut times = 0;
@@ -48,18 +56,20 @@ pub(crate) fn profile(command: &[String], cache: Cache) -> Result<Profile, Error
         .args(arguments);
     let done = run_quietly(&mut valgrind, "valgrind").and_then(|()| Ok(std::fs::read_to_string(&out)?));
     std::fs::remove_dir_all(&folder)?;
-    let mut profile = profile::from_callgrind(&done?, &name(&path))?;
+    let (mut profile, totals) = profile::from_callgrind(&done?, &name(&object))?;
+    if profile.instructions.is_empty() {
+        return Err(format!("{program} ran nothing of {}", name(&object)).into());
+    }
     profile.build = read.build;
     profile.source = format!("callgrind LL={ll}");
     profile.memory_ns = cache.memory_ns;
-    let (runs, misses) = profile.instructions.values().fold((0, 0), |(r, m), c| (r + c.runs, m + c.misses));
-    let computing = ns - misses as f64 * cache.memory_ns;
+    let computing = ns - totals.misses as f64 * cache.memory_ns;
     // A processor completes no more than six instructions a cycle, and none in less than a tenth of that time.
-    profile.instruction_ns = (computing / runs.max(1) as f64).clamp(0.05, 5.0);
+    profile.instruction_ns = (computing / totals.runs.max(1) as f64).clamp(0.05, 5.0);
     Ok(profile)
 }
 
-fn name(path: &Path) -> String {
+pub(crate) fn name(path: &Path) -> String {
     path.display().to_string()
 }
 

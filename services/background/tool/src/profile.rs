@@ -113,11 +113,19 @@ impl Profile {
     }
 }
 
-/// Reads what callgrind wrote with instruction addresses and cache simulation, as far as it is of one object.
+/// Instructions that ran, and loads that missed, in all objects of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) runs: u64,
+    pub(crate) misses: u64,
+}
+
+/// Reads what callgrind wrote with instruction addresses and cache simulation, as far as it is of one object, and the totals of all.
 ///
 /// Errors: the events are not those that are asked for.
-pub(crate) fn from_callgrind(text: &str, object: &str) -> Result<Profile, ProgramRefusal> {
+pub(crate) fn from_callgrind(text: &str, object: &str) -> Result<(Profile, Totals), ProgramRefusal> {
     let mut profile = Profile::default();
+    let mut totals = Totals::default();
     let (mut of_object, mut call) = (false, None);
     let mut events = Vec::new();
     for line in text.lines() {
@@ -134,11 +142,13 @@ pub(crate) fn from_callgrind(text: &str, object: &str) -> Result<Profile, Progra
             let cost = |name| {
                 events.iter().position(|e| *e == name).and_then(|i| costs.get(i)).copied().unwrap_or(0)
             };
-            let (Some(at), true) = (at, of_object) else {
-                call = None;
-                continue;
-            };
-            if let Some(calls) = call.take() {
+            let calls = call.take();
+            if calls.is_none() {
+                totals.runs += cost("Ir");
+                totals.misses += cost("DLmr");
+            }
+            let (Some(at), true) = (at, of_object) else { continue };
+            if let Some(calls) = calls {
                 let known = profile.calls.entry(at).or_default();
                 *known = (known.0 + calls, known.1 + cost("Ir"));
             } else {
@@ -154,7 +164,7 @@ pub(crate) fn from_callgrind(text: &str, object: &str) -> Result<Profile, Progra
             return Err(ProgramRefusal::Profile(format!("callgrind did not count {name}")));
         }
     }
-    Ok(profile)
+    Ok((profile, totals))
 }
 
 #[cfg(test)]
@@ -185,17 +195,19 @@ calls=3 0x100 0
 
     #[test]
     fn counts_are_those_of_the_object_with_calls_apart() {
-        let profile = from_callgrind(CALLGRIND, "/tmp/chase").expect("a profile");
+        let (profile, totals) = from_callgrind(CALLGRIND, "/tmp/chase").expect("a profile");
         assert_eq!(profile.instructions[&0x1194], Counts { runs: 1005, loads: 1005, misses: 905 });
         assert_eq!(profile.instructions[&0x119a], Counts { runs: 3, loads: 0, misses: 0 });
         assert_eq!(profile.calls[&0x119a], (3, 21));
         assert!(!profile.instructions.contains_key(&0x100));
+        // Time is that of all objects, so an instruction's is that of all instructions.
+        assert_eq!(totals, Totals { runs: 7 + 1000 + 1000 + 5 + 3, misses: 7 + 905 });
         assert!(from_callgrind("events: Ir\n", "/tmp/chase").is_err());
     }
 
     #[test]
     fn a_profile_is_read_as_it_was_written() {
-        let mut profile = from_callgrind(CALLGRIND, "/tmp/chase").expect("a profile");
+        let (mut profile, _) = from_callgrind(CALLGRIND, "/tmp/chase").expect("a profile");
         profile.build = "3f0c".into();
         profile.source = "callgrind LL=33554432,16,64".into();
         (profile.memory_ns, profile.instruction_ns) = (101.5, 0.25);

@@ -18,6 +18,9 @@ pub(crate) enum ProgramRefusal {
     Import { name: String, reason: &'static str },
     CopiedData(String),
     NoMain,
+    Go,
+    NoLibraryName,
+    NoSamples(String),
     Encoding(String),
     Profile(String),
 }
@@ -53,6 +56,15 @@ impl fmt::Display for ProgramRefusal {
                 "the program has a copy of {name} of a library, which a scavenger does not share; compile it with -fPIC"
             ),
             Self::NoMain => write!(f, "no function `main`: a scavenger begins there"),
+            Self::Go => write!(
+                f,
+                "a Go program: its goroutines have stacks of a few KiB, which leave no room for what a yield saves"
+            ),
+            Self::NoLibraryName => write!(
+                f,
+                "the library has no name (DT_SONAME), by which it would be loaded in place of the original: link it with -Wl,-soname,NAME"
+            ),
+            Self::NoSamples(why) => write!(f, "{why}"),
             Self::Encoding(why) => write!(f, "the new code cannot be encoded: {why}"),
             Self::Profile(why) => write!(f, "the profile cannot be read: {why}"),
         }

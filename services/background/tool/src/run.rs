@@ -1,19 +1,23 @@
 //! Runs an instrumented primary with the runtime and its scavengers.
 
+use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::{Error, layout, option};
 
-/// The runtime, beside this program or among what cargo has built for it.
+/// The runtime, beside this program, among what cargo has built for it, or where the package has it.
 fn runtime() -> Result<PathBuf, Error> {
     let here = std::env::current_exe()?;
     let folder = here.parent().unwrap_or(Path::new("/"));
     let name = "libwhimbrel_harvest_preload.so";
-    [folder.join(name), folder.join("deps").join(name)]
+    [folder.join(name), folder.join("deps").join(name), folder.join("../lib/whimbrel-harvest").join(name)]
         .into_iter()
-        .find(|p| p.exists())
+        // Tests build the second, and leave the first as it is.
+        .filter_map(|p| Some((std::fs::metadata(&p).ok()?.modified().ok()?, p)))
+        .max_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)))
+        .map(|(_, p)| p)
         .ok_or_else(|| format!("{name} is not in {}", folder.display()).into())
 }
 
@@ -24,6 +28,10 @@ pub(crate) fn run(arguments: &mut Vec<String>) -> Result<ExitCode, Error> {
         check(program, layout::ROLE_SCAVENGER, "scavenger")?;
         scavengers.push(scavenger);
     }
+    let mut libraries = Libraries { of_primary: vec![runtime()?], of_scavengers: Vec::new() };
+    while let Some(library) = option(arguments, "--library")? {
+        libraries.add(&library)?;
+    }
     let [primary, rest @ ..] = &arguments[..] else { return Err("run: which program?".into()) };
     check(primary, layout::ROLE_PRIMARY, "primary")?;
     let primary = std::fs::canonicalize(primary)?;
@@ -33,9 +41,10 @@ pub(crate) fn run(arguments: &mut Vec<String>) -> Result<ExitCode, Error> {
     tunables += &format!("glibc.rtld.nns={}", scavengers.len() + 2);
     let status = Command::new(&primary)
         .args(rest)
-        .env("LD_PRELOAD", runtime()?)
+        .env("LD_PRELOAD", list_of_paths(&libraries.of_primary))
         .env("GLIBC_TUNABLES", tunables)
         .env("WHIMBREL_HARVEST_SCAVENGERS", scavengers.join("\n"))
+        .env("WHIMBREL_HARVEST_LIBRARIES", list_of_paths(&libraries.of_scavengers))
         .env("WHIMBREL_HARVEST_REPORT", &report)
         .status()
         .map_err(|e| format!("{}: {e}", primary.display()))?;
@@ -50,6 +59,36 @@ pub(crate) fn run(arguments: &mut Vec<String>) -> Result<ExitCode, Error> {
             ExitCode::FAILURE
         }
     })
+}
+
+/// Libraries that are loaded in place of those of the same name.
+struct Libraries {
+    /// Loaded before the primary, the runtime first.
+    of_primary: Vec<PathBuf>,
+    /// Loaded before each scavenger, where it is loaded.
+    of_scavengers: Vec<PathBuf>,
+}
+
+impl Libraries {
+    /// Adds an instrumented library to those of its role.
+    fn add(&mut self, library: &str) -> Result<(), Error> {
+        let path = std::fs::canonicalize(library).map_err(|e| format!("{library}: {e}"))?;
+        // The dynamic linker's list of paths knows no quotes.
+        if path.to_string_lossy().contains([' ', ':', '\n']) {
+            return Err(format!("{library}: a library's path may have no space, colon or line break").into());
+        }
+        let data = std::fs::read(&path).map_err(|e| format!("{library}: {e}"))?;
+        let at = header(&data).ok_or_else(|| format!("{library} is not instrumented"))?;
+        match word(&data, at + layout::HEADER_ROLE) {
+            Some(layout::ROLE_PRIMARY) => self.of_primary.push(path),
+            _ => self.of_scavengers.push(path),
+        }
+        Ok(())
+    }
+}
+
+fn list_of_paths(paths: &[PathBuf]) -> OsString {
+    paths.iter().map(|p| p.as_os_str()).collect::<Vec<_>>().join(":".as_ref())
 }
 
 /// Errors: the program is not instrumented in this role.

@@ -232,7 +232,7 @@ impl Corpus {
 }
 
 const THREADS: Option<&str> = Some("calls pthread_create: a scavenger has no threads");
-const SIGNALS: Option<&str> = Some("calls sigaction: signals belong to the primary");
+const SIGNALS: Option<&str> = Some(": signals belong to the primary");
 const CHILDREN: Option<&str> = Some("calls fork: a scavenger has no process of its own");
 const COPIES: Option<&str> = Some("of a library, which a scavenger does not share; compile it with -fPIC");
 
@@ -279,6 +279,164 @@ fn cpp_with_exceptions_is_unchanged() {
     corpus.is_unchanged("virtuals.cpp", None);
     corpus.is_unchanged("frames.cpp", None);
     corpus.is_unchanged("workers.cpp", Some("_M_start_thread"));
+}
+
+#[test]
+fn a_scavenger_has_handlers_of_signals_that_are_never_sent_to_it() {
+    let corpus = Corpus::new();
+    corpus.is_unchanged("interrupts.c", None);
+    // One for a fault of its own would have to be called: that scavenger ends, and the primary goes on.
+    let scavenger = format!("{} faults", corpus.bench.path("interrupts.scavenger").display());
+    let chase = corpus.chase.display().to_string();
+    let harvested = tool(["run", "--scavenger", &scavenger, &chase, "1", "3000000"]);
+    let (printed, text) = (stdout(&harvested), stderr(&harvested));
+    assert_eq!((printed.lines().count(), harvested.status.code()), (1, Some(0)), "{printed:?}: {text}");
+    assert!(text.contains("wants to handle signal 11, but signals belong to the primary"), "{text}");
+    assert!(text.contains(", 1 of 1 scavengers finished"), "{text}");
+}
+
+#[test]
+fn loads_of_a_shared_library_yield_too() {
+    let corpus = Corpus::new();
+    let bench = &corpus.bench;
+    let library = bench.compile("shelf.c", &["-shared", "-fPIC", "-Wl,--emit-relocs,-soname,libshelf.so"]);
+    let original = bench.path("libshelf.so");
+    fs::rename(&library, &original).expect("renamed");
+    let folder = bench.folder.path().display().to_string();
+    let program = bench.compile(
+        "shelves.c",
+        &["-Wl,--emit-relocs", "-L", &folder, "-lshelf", &format!("-Wl,-rpath,{folder}")],
+    );
+    let expected = outcome(&Command::new(&program).output().expect("runs"));
+    assert_eq!(expected.1, Some(3));
+    let instrumented = |role: &str, what: &Path| {
+        let done = bench.instrument(role, what, &bench.empty_profile(what));
+        assert!(done.status.success(), "{}: {}", what.display(), stderr(&done));
+        what.with_extension(role).display().to_string()
+    };
+    let as_primary = [instrumented("primary", &program), instrumented("primary", &original)];
+    let as_scavenger = [instrumented("scavenger", &program), instrumented("scavenger", &original)];
+
+    let scan = format!("{} 100000000", corpus.scan.display());
+    let yields = |more: &[&str]| {
+        let mut arguments = vec!["run", "--scavenger", &scan];
+        arguments.extend(more);
+        arguments.push(&as_primary[0]);
+        let harvested = tool(&arguments);
+        let text = stderr(&harvested);
+        assert_eq!(outcome(&harvested), expected, "{more:?}: {text}");
+        let yields = text.split("harvest: ").nth(1).and_then(|t| t.split(' ').next());
+        yields.and_then(|n| n.parse::<u64>().ok()).unwrap_or_else(|| panic!("{text}"))
+    };
+    let (without, with) = (yields(&[]), yields(&["--library", &as_primary[1]]));
+    // Thirty times through all items of all shelves.
+    assert!(with > without + 30 * 3000, "{without} yields without the library, {with} with it");
+    // The primary's library is not the scavengers', though they have one of the same name.
+    yields(&["--library", &as_primary[1], "--library", &as_scavenger[1], "--scavenger", &as_scavenger[0]]);
+
+    let chase = corpus.chase.display().to_string();
+    let in_stalls = |more: &[&str]| {
+        let mut arguments = vec!["run", "--scavenger", &as_scavenger[0]];
+        arguments.extend(more);
+        arguments.extend([&*chase, "1", "3000000"]);
+        let harvested = tool(&arguments);
+        let (printed, text) = (stdout(&harvested), stderr(&harvested));
+        assert_eq!(harvested.status.code(), Some(0), "{more:?}: {text}");
+        assert!(printed.contains(&expected.0), "{more:?}: {printed}");
+        assert!(text.contains(", 1 of 1 scavengers finished"), "{more:?}: {text}");
+    };
+    in_stalls(&["--library", &as_scavenger[1]]);
+
+    let refused = |library: &Path, reason: &str| {
+        let library = library.display().to_string();
+        let done = tool(["run", "--scavenger", &scan, "--library", &library, &as_primary[0]]);
+        assert_eq!(done.status.code(), Some(2), "{reason}");
+        assert!(stderr(&done).contains(reason), "{} instead of {reason}", stderr(&done));
+    };
+    refused(&original, "is not instrumented");
+    let nameless = bench.compile("shelf.c", &["-shared", "-fPIC", "-Wl,--emit-relocs"]);
+    let done = bench.instrument("primary", &nameless, &bench.empty_profile(&nameless));
+    assert!(stderr(&done).contains("the library has no name (DT_SONAME)"), "{}", stderr(&done));
+}
+
+#[test]
+fn samples_of_loads_make_a_profile() {
+    let bench = Bench::new();
+    let program = bench.compile("ptrchase.c", &["-Wl,--emit-relocs"]);
+    let everything = bench.empty_profile(&program);
+    assert!(bench.instrument("primary", &program, &everything).status.success());
+    let report = stdout(&tool(["report".as_ref(), program.with_extension("primary").as_os_str()]));
+    let places: Vec<u64> = report
+        .lines()
+        .filter_map(|l| l.strip_prefix("yield at 0x")?.split(' ').next())
+        .filter_map(|at| u64::from_str_radix(at, 16).ok())
+        .collect();
+    let [often, seldom] = [places[0], places[1]];
+    // A text as `perf script` of Linux prints it, made for this program: the values of data sources are those of published lines of PEBS
+    // (first cache) and IBS (memory). The program is mapped as the linker lays it out: its code's offsets in the file are its addresses.
+    let path = program.canonicalize().expect("a program").display().to_string();
+    let base = 0x55d0_c1a0_0000_u64;
+    let mut text = format!(
+        "ptrchase  4711/4711  12.000102: PERF_RECORD_MMAP2 4711/4711: [{base:#x}(0x1000) @ 0 fe:00 1234 0]: r--p {path}\n\
+         ptrchase  4711/4711  12.000103: PERF_RECORD_MMAP2 4711/4711: [{:#x}(0x1000) @ 0x1000 fe:00 1234 0]: r-xp {path}\n",
+        base + 0x1000
+    );
+    let mut sample = |at: u64, source: &str| {
+        text += &format!(
+            "ptrchase  4711/4711  12.000345:       1000 cpu/mem-loads,ldlat=3/P:     7f26a1b2c3c0 {source}    412     {:x}\n",
+            base + at
+        );
+    };
+    let memory = "      1a29081042 |OP LOAD|LVL RAM hit|SNP N/A|TLB L2 hit|LCK N/A|BLK  N/A";
+    let first_cache = "     10268100142 |OP LOAD|LVL L1 or L1 hit|SNP None|TLB L1 or L2 hit|LCK No|BLK  N/A";
+    for k in 0..10 {
+        sample(often, if k < 8 { memory } else { first_cache });
+        sample(seldom, if k < 1 { memory } else { first_cache });
+    }
+    let (samples, profile, out) = (bench.path("samples"), bench.path("of-samples"), bench.path("out"));
+    let profiled = |text: &str| {
+        fs::write(&samples, text).expect("written");
+        tool([
+            "profile".as_ref(),
+            "--perf".as_ref(),
+            samples.as_os_str(),
+            "--memory-ns".as_ref(),
+            "100".as_ref(),
+            "-o".as_ref(),
+            profile.as_os_str(),
+            program.as_os_str(),
+        ])
+    };
+    let done = profiled(&text);
+    assert!(done.status.success(), "{}", stderr(&done));
+    let done = tool([
+        "instrument".as_ref(),
+        "primary".as_ref(),
+        "--bound".as_ref(),
+        "1000".as_ref(),
+        "--profile".as_ref(),
+        profile.as_os_str(),
+        "-o".as_ref(),
+        out.as_os_str(),
+        program.as_os_str(),
+    ]);
+    assert!(done.status.success(), "{}", stderr(&done));
+    let report = stdout(&tool(["report".as_ref(), out.as_os_str()]));
+    assert!(report.contains("profile by perf, 20 samples of loads"), "{report}");
+    let yields: Vec<&str> = report.lines().filter(|l| l.starts_with("yield at ")).collect();
+    assert_eq!(yields.len(), 1, "{report}");
+    assert!(yields[0].starts_with(&format!("yield at {often:#x} main+")), "{report}");
+    assert!(yields[0].ends_with("10000 loads, 80 % miss"), "{report}");
+
+    let refused = |text: &str, reason: &str| {
+        let done = profiled(text);
+        assert_eq!(done.status.code(), Some(2), "{reason}");
+        assert!(stderr(&done).contains(reason), "{} instead of {reason}", stderr(&done));
+    };
+    let without_mappings: String = text.lines().skip(2).map(|l| format!("{l}\n")).collect();
+    refused(&without_mappings, "and none says where it was mapped; print samples with `perf script -F");
+    refused("", "of 0 samples 0 are of loads");
+    refused(&text.replace("ldlat=3/P:     7f26a1b2c3c0       1a", "ldlat=3/P:     zz"), "line 3: ");
 }
 
 #[test]
@@ -360,6 +518,14 @@ fn what_cannot_be_instrumented_is_refused_with_a_reason() {
     refused(&plain.compile("lists.c", &["-static", "-Wl,--emit-relocs"]), "primary", "static");
     refused(&plain.compile("lists.c", &["-s"]), "primary", "no ");
     refused(&plain.compile("sorts.c", &["-Wl,--emit-relocs"]), "primary", "the profile is of build");
+
+    // Go's compiler writes this section, whatever links the program.
+    let (go, section) = (plain.path("go"), plain.path("section"));
+    fs::write(&section, "Go buildinf:").expect("written");
+    let mut objcopy = Command::new("objcopy");
+    objcopy.arg("--add-section").arg(format!(".go.buildinfo={}", section.display()));
+    assert!(objcopy.arg(&program).arg(&go).status().expect("objcopy").success());
+    refused(&go, "primary", "a Go program: its goroutines have stacks of a few KiB");
 
     let threads = plain.compile("threads.c", &["-Wl,--emit-relocs"]);
     let profile = plain.empty_profile(&threads);

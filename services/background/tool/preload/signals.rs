@@ -1,0 +1,59 @@
+//! What scavengers call for handlers of signals.
+//!
+//! Signals are the process's, and so the primary's. What a person or another program sends to a process (an interrupt, a broken connection) does not
+//! mean the scavenger: its handler is taken and never called. A signal that its own code would raise is another thing: a scavenger that wants to handle
+//! one needs that to work as it should, and ends instead.
+
+use std::ffi::{c_int, c_void};
+
+use libc::{sigaction, sighandler_t};
+
+use crate::worker;
+
+/// Signals that come from elsewhere than from the code of the program.
+const FROM_OUTSIDE: [c_int; 12] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGPIPE,
+    libc::SIGTERM,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGCONT,
+    libc::SIGTSTP,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+    libc::SIGWINCH,
+];
+
+fn take(number: c_int, is_default: bool) {
+    if !is_default && !FROM_OUTSIDE.contains(&number) {
+        eprintln!(
+            "whimbrel-harvest: a scavenger wants to handle signal {number}, but signals belong to the primary: the scavenger ends"
+        );
+        worker::end_of_scavenger();
+    }
+}
+
+pub(crate) unsafe extern "C" fn sigaction_of_scavenger(
+    number: c_int,
+    new: *const sigaction,
+    old: *mut sigaction,
+) -> c_int {
+    // SAFETY: the caller's structures, or null.
+    unsafe {
+        if let Some(new) = new.as_ref() {
+            take(number, matches!(new.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN));
+        }
+        if !old.is_null() {
+            // As it is when a process begins: the default, without flags.
+            old.cast::<c_void>().write_bytes(0, size_of::<sigaction>());
+        }
+    }
+    0
+}
+
+pub(crate) unsafe extern "C" fn signal_of_scavenger(number: c_int, handler: sighandler_t) -> sighandler_t {
+    take(number, matches!(handler, libc::SIG_DFL | libc::SIG_IGN));
+    libc::SIG_DFL
+}
