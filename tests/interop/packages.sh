@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The Debian packages of $WHIMBREL and of the programs beside it are written; the core's is installed below a folder and used; systemd's own tools judge its units; umoci unpacks the image, whose
+# The Debian packages of $WHIMBREL and of the programs beside it are written, and lintian finds nothing in them; the core's is installed below a folder and used; systemd's own tools judge its units; umoci unpacks the image, whose
 # program runs in it; the chart's manifests are checked.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -30,6 +30,13 @@ for file in usr/bin/whimbrel etc/whimbrel/whimbrel.yaml usr/lib/systemd/system/w
 done
 dpkg-deb --field "$package" Depends Conffiles >"$tmp/out"
 grep -q 'libc6 (>= 2\.' "$tmp/out" || wrong "it depends on no C library"
+
+# Spelling is left out: it looks for words among the octets of programs, for half a minute.
+if command -v lintian >/dev/null; then
+  lintian --allow-root --fail-on error,warning --dont-check-part binaries/spelling "$tmp"/*.deb >"$tmp/out" 2>&1 || wrong "lintian finds faults in the packages"
+else
+  without+=("lintian")
+fi
 
 # Installed below a folder, its scripts run outside (dpkg's own way of making images).
 target=$tmp/root
