@@ -121,10 +121,26 @@ if command -v umoci >/dev/null; then
   umoci stat --image "$tmp/oci:test" >"$tmp/out" 2>&1 || wrong "umoci does not read the image"
   umoci unpack --rootless --image "$tmp/oci:test" "$tmp/bundle" >"$tmp/out" 2>&1 || wrong "umoci does not unpack the image"
   rootfs=$tmp/bundle/rootfs
+  # The specification knows ports of TCP and UDP alone; podman refuses an image that names another one.
+  python3 - "$tmp/oci" >"$tmp/out" 2>&1 <<'PYTHON' || wrong "the image names ports that container runtimes refuse"
+import json, pathlib, sys
+def blob(entry):
+    return json.loads((pathlib.Path(sys.argv[1]) / "blobs" / entry["digest"].replace(":", "/")).read_text())
+index = json.loads((pathlib.Path(sys.argv[1]) / "index.json").read_text())
+ports = blob(blob(index["manifests"][0])["config"])["config"]["ExposedPorts"]
+assert all(port.endswith(("/tcp", "/udp")) for port in ports), ports
+PYTHON
   user=(); [ "$(id -u)" = 0 ] || user=(--user --map-root-user)
   if unshare --mount "${user[@]}" true 2>/dev/null; then
     unshare --mount "${user[@]}" chroot "$rootfs" /usr/bin/whimbrel check /etc/whimbrel/whimbrel.yaml >"$tmp/out" 2>&1 ||
       wrong "the image's program does not run in its root file system"
+    if [ -e /usr/share/zoneinfo/Europe/Berlin ]; then
+      echo 'amf: { time_zone: Europe/Berlin }' >"$rootfs/zone.yaml"
+      unshare --mount "${user[@]}" chroot "$rootfs" /usr/bin/whimbrel check /zone.yaml >"$tmp/out" 2>&1 || wrong "the image knows no time zones"
+      rm "$rootfs/zone.yaml"
+    else
+      without+=("the image's time zones: this host has none")
+    fi
   else
     without+=("the image's program in its root file system")
   fi
