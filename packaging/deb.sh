@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the Debian package of a program: deb.sh PROGRAM FOLDER. The name of the program's file is the package's: whimbrel, whimbrel-broker or
-# whimbrel-lab. Prints the package's path. Needs dpkg-deb and strip, no network.
+# whimbrel-lab. Prints the package's path. Needs dpkg-deb and strip, no network. DEBFULLNAME and DEBEMAIL, as Debian's own tools have them, name who
+# publishes the package and answers for it.
 #
 # A broker and a lab are packages of their own: a broker is another party than an operator, and its host runs no core (an operator installs it for
 # `whimbrel-broker settle` alone); emulated UEs do not belong on the host of a core that is in service.
@@ -14,10 +15,21 @@ trap 'rm -rf "$stage"' EXIT
 root=$stage/root
 doc=$root/usr/share/doc/$name
 
+version=$("$program" --version | cut -d' ' -f2)
+maintainer="${DEBFULLNAME:-The Whimbrel authors} <${DEBEMAIL:-packages@whimbrel.example}>"
+
 install -D -m 755 "$program" "$root/usr/bin/$name"
 strip --strip-debug "$root/usr/bin/$name"
 install -D -m 644 "$here/debian/copyright" "$doc/copyright"
-gzip -9n <"$here/../CHANGELOG.md" >"$doc/changelog.gz"
+install -D -m 644 "$here/debian/$name.lintian-overrides" "$root/usr/share/lintian/overrides/$name"
+gzip -9n <"$here/../CHANGELOG.md" >"$doc/CHANGELOG.md.gz"
+
+# Debian's form of a changelog, which its tools read (deb-changelog(5)): the releases, and where their changes are.
+grep -q "^## \[$version\] - " "$here/../CHANGELOG.md" || { echo "deb.sh: CHANGELOG.md has no heading of version $version, which $program says it is" >&2; exit 1; }
+sed -n 's/^## \[\([0-9][^]]*\)\] - \([0-9-]*\)$/\1 \2/p' "$here/../CHANGELOG.md" | while read -r released on; do
+  printf '%s (%s) stable; urgency=medium\n\n  * Release %s: see /usr/share/doc/%s/CHANGELOG.md.gz.\n\n -- %s  %s\n\n' \
+    "$name" "$released" "$released" "$name" "$maintainer" "$(LC_ALL=C date -Rud "$on")"
+done | gzip -9n >"$doc/changelog.gz"
 
 man=$root/usr/share/man/man1
 mkdir -p "$man"
@@ -72,7 +84,6 @@ case $name in
   *) echo "deb.sh: no package has the program $name" >&2; exit 1 ;;
 esac
 
-version=$("$program" --version | cut -d' ' -f2)
 architecture=$(dpkg --print-architecture)
 # The newest symbol of the C library that the program asks for.
 libc=$(readelf -V "$program" | grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//' | sort -V | tail -n 1)
@@ -80,7 +91,7 @@ cat >"$root/DEBIAN/control" <<CONTROL
 Package: $name
 Version: $version
 Architecture: $architecture
-Maintainer: The Whimbrel authors <whimbrel@localhost>
+Maintainer: $maintainer
 Section: net
 Priority: optional
 Depends: libc6 (>= $libc), libgcc-s1

@@ -42,6 +42,17 @@ def libraries(program):
     return found
 
 
+def time_zones():
+    """The files of the time zone database, which `amf.time_zone` names; without the copies that count leap seconds, or are by another name of the folder."""
+    found = []
+    for folder, folders, names in os.walk("/usr/share/zoneinfo"):
+        folders[:] = sorted(set(folders) - {"posix", "right"})
+        paths = (os.path.join(folder, name) for name in sorted(names))
+        # Some systems have a link to the host's own zone among them.
+        found += [path for path in paths if os.path.isfile(path) and not os.path.realpath(path).startswith("/etc/")]
+    return found
+
+
 def stripped(program):
     """The program without its debugging information."""
     with tempfile.NamedTemporaryFile() as copy:
@@ -81,6 +92,9 @@ def layer(program):
     if os.path.exists(certificates):
         with open(certificates, "rb") as content:
             file(certificates.lstrip("/"), content.read())
+    for path in time_zones():
+        with open(path, "rb") as content:
+            file(path.lstrip("/"), content.read())
     folder("tmp", 0o1777)
     folder("run/whimbrel", 0o700, USER)
     folder("var/lib/whimbrel", 0o700, USER)
@@ -121,7 +135,8 @@ def main():
             "Entrypoint": ["/usr/bin/whimbrel"],
             "Cmd": ["run", "--config", "/etc/whimbrel/whimbrel.yaml"],
             "WorkingDir": "/var/lib/whimbrel",
-            "ExposedPorts": {"8070/tcp": {}, "38412/sctp": {}, "2152/udp": {}},
+            # The specification knows TCP and UDP alone, and podman refuses an image that names a port of SCTP (N2, 38412).
+            "ExposedPorts": {"8070/tcp": {}, "2152/udp": {}},
             "Volumes": {"/var/lib/whimbrel": {}},
             "StopSignal": "SIGTERM",
             "Labels": labels,

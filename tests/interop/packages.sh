@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The Debian packages of $WHIMBREL and of the programs beside it are written; the core's is installed below a folder and used; systemd's own tools judge its units; umoci unpacks the image, whose
+# The Debian packages of $WHIMBREL and of the programs beside it are written, and lintian finds nothing in them; the core's is installed below a folder and used; systemd's own tools judge its units; umoci unpacks the image, whose
 # program runs in it; the chart's manifests are checked.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -30,6 +30,13 @@ for file in usr/bin/whimbrel etc/whimbrel/whimbrel.yaml usr/lib/systemd/system/w
 done
 dpkg-deb --field "$package" Depends Conffiles >"$tmp/out"
 grep -q 'libc6 (>= 2\.' "$tmp/out" || wrong "it depends on no C library"
+
+# Spelling is left out: it looks for words among the octets of programs, for half a minute.
+if command -v lintian >/dev/null; then
+  lintian --allow-root --fail-on error,warning --dont-check-part binaries/spelling "$tmp"/*.deb >"$tmp/out" 2>&1 || wrong "lintian finds faults in the packages"
+else
+  without+=("lintian")
+fi
 
 # Installed below a folder, its scripts run outside (dpkg's own way of making images).
 target=$tmp/root
@@ -114,10 +121,26 @@ if command -v umoci >/dev/null; then
   umoci stat --image "$tmp/oci:test" >"$tmp/out" 2>&1 || wrong "umoci does not read the image"
   umoci unpack --rootless --image "$tmp/oci:test" "$tmp/bundle" >"$tmp/out" 2>&1 || wrong "umoci does not unpack the image"
   rootfs=$tmp/bundle/rootfs
+  # The specification knows ports of TCP and UDP alone; podman refuses an image that names another one.
+  python3 - "$tmp/oci" >"$tmp/out" 2>&1 <<'PYTHON' || wrong "the image names ports that container runtimes refuse"
+import json, pathlib, sys
+def blob(entry):
+    return json.loads((pathlib.Path(sys.argv[1]) / "blobs" / entry["digest"].replace(":", "/")).read_text())
+index = json.loads((pathlib.Path(sys.argv[1]) / "index.json").read_text())
+ports = blob(blob(index["manifests"][0])["config"])["config"]["ExposedPorts"]
+assert all(port.endswith(("/tcp", "/udp")) for port in ports), ports
+PYTHON
   user=(); [ "$(id -u)" = 0 ] || user=(--user --map-root-user)
   if unshare --mount "${user[@]}" true 2>/dev/null; then
     unshare --mount "${user[@]}" chroot "$rootfs" /usr/bin/whimbrel check /etc/whimbrel/whimbrel.yaml >"$tmp/out" 2>&1 ||
       wrong "the image's program does not run in its root file system"
+    if [ -e /usr/share/zoneinfo/Europe/Berlin ]; then
+      echo 'amf: { time_zone: Europe/Berlin }' >"$rootfs/zone.yaml"
+      unshare --mount "${user[@]}" chroot "$rootfs" /usr/bin/whimbrel check /zone.yaml >"$tmp/out" 2>&1 || wrong "the image knows no time zones"
+      rm "$rootfs/zone.yaml"
+    else
+      without+=("the image's time zones: this host has none")
+    fi
   else
     without+=("the image's program in its root file system")
   fi
