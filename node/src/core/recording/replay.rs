@@ -47,7 +47,15 @@ const RECORDINGS: &[Expected] = &[
     Expected {
         folder: "ueransim-3.2.7-n2-handover",
         census: (0, 0, 0),
-        completed: &[("Registration", 1), ("PduSessionEstablishment", 1), ("DeregistrationByUe", 1)],
+        completed: &[
+            ("Registration", 2),
+            ("PduSessionEstablishment", 1),
+            ("Handover", 1),
+            ("AnRelease", 2),
+            ("ServiceRequest", 2),
+            ("ConfigurationUpdate", 1),
+            ("DeregistrationByUe", 1),
+        ],
         refused: &[],
     },
 ];
