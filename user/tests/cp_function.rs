@@ -38,10 +38,12 @@ fn with_router() -> SessionEstablishmentRequest {
     m.create_pdrs.extend([
         CreatePdr {
             outer_header_removal: removal,
-            qer_ids: vec![QerId(1)],
             ..CreatePdr::new(PdrId(3), Precedence(255), from_smf, FarId(2))
         },
-        CreatePdr { outer_header_removal: removal, ..CreatePdr::new(PdrId(4), Precedence(1), to_smf, FarId(3)) },
+        CreatePdr {
+            outer_header_removal: removal,
+            ..CreatePdr::new(PdrId(4), Precedence(1), to_smf, FarId(3))
+        },
     ]);
     m.create_fars.push(CreateFar::forward(
         FarId(3),
@@ -88,7 +90,7 @@ fn solicitations_go_to_an_smf_that_asks_for_them() {
     assert_eq!(net.outputs(), [], "the UPF is not the router");
 }
 
-#[test] // TS 29.244 §5.3.1: what the SMF sends has a link-local source, and goes to the UE in its QoS flow
+#[test] // TS 29.244 §5.3.1: what the SMF sends has a link-local source, and goes to the UE in the default QoS flow
 fn packets_of_the_smf_go_to_the_ue() {
     let mut net = Net::new();
     let (s, tunnel) = session(&mut net);

@@ -23,6 +23,7 @@ mod leaks;
 mod many_rules;
 mod n3;
 mod n4_inputs;
+mod n4_recordings;
 mod packets;
 mod pfcp;
 mod pools;

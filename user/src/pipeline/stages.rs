@@ -4,7 +4,9 @@ use std::net::IpAddr;
 
 use whimbrel_gtpu::{GpduHeader, PduSessionInformation};
 use whimbrel_ids::{Instant, Qfi, Teid};
-use whimbrel_pfcp::ie::{ApplicationId, ApplyAction, DestinationInterface, Gate, UsageReportTrigger};
+use whimbrel_pfcp::ie::{
+    ApplicationId, ApplyAction, DestinationInterface, Gate, SourceInterface, UsageReportTrigger,
+};
 use whimbrel_pfcp::rule::ApplicationDetectionInformation;
 
 use super::detect::detect;
@@ -311,7 +313,7 @@ fn link_scope(
     Some(PacketVerdict::Drop(DropReason::LinkScope))
 }
 
-/// Whether a source address is one that a node has before it has any other (RFC 4861 §4.1, §4.2).
+/// True of a source address that a node has before it has any other (RFC 4861 §4.1, §4.2).
 #[inline]
 fn is_of_link(source: IpAddr) -> bool {
     matches!(source, IpAddr::V6(a) if a.is_unicast_link_local() || a.is_unspecified())
@@ -474,6 +476,14 @@ pub(super) fn flow_of(rules: &SessionRules, pdr: &Pdr) -> Option<(Qfi, bool, Opt
     pdr.qers().filter_map(|i| rules.qers.get(i)).find_map(|q| q.qfi.map(|qfi| (qfi, q.rqi, q.ppi)))
 }
 
+/// The flow of packets of the CP function whose PDR has no QER of one: that of the rule that serves what no other does, and shares their FAR. A gNB
+/// takes no packet without a QoS flow (TS 29.281 §5.2.2.7).
+fn flow_of_cp_function(rules: &SessionRules, pdr: &Pdr) -> Option<(Qfi, bool, Option<u8>)> {
+    let of_cp_function = pdr.source == SourceInterface::CpFunction;
+    let others = rules.pdrs.iter().rev().filter(|p| of_cp_function && p.far == pdr.far);
+    others.into_iter().find_map(|p| flow_of(rules, p))
+}
+
 /// Sends a copy of what is forwarded to the LI function, in GTP-U.
 fn copy(shared: &mut PipelineContext, to: PeerTunnel, packet: &Packet) {
     let mut header = [0; whimbrel_gtpu::HEADER_OCTETS_MAX];
@@ -502,7 +512,7 @@ pub(super) fn forward(
             _ => PacketVerdict::Drop(DropReason::NoTunnel),
         };
     };
-    let container = match flow_of(rules, pdr) {
+    let container = match flow_of(rules, pdr).or_else(|| flow_of_cp_function(rules, pdr)) {
         Some((qfi, rqi, ppi)) if far.destination == DestinationInterface::Access => {
             Some(PduSessionInformation::Dl { qfi, rqi, ppi })
         }

@@ -206,7 +206,7 @@ impl SessionRules {
         !fars.any(names)
     }
 
-    /// Whether a PDR's packets come from the CP function, or go there (N4-u, TS 29.244 §5.3.1).
+    /// True if a PDR's packets come from the CP function, or go there (N4-u, TS 29.244 §5.3.1).
     pub(crate) fn is_of_cp_function(&self, pdr: &Pdr) -> bool {
         let far = self.fars.get(usize::from(pdr.far));
         pdr.source == SourceInterface::CpFunction

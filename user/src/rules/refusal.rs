@@ -197,7 +197,9 @@ impl fmt::Display for RuleRefusal {
             Self::NoSuchRule(id) => write!(f, "{} is to be changed or removed and is not there", Name(*id)),
             Self::DuplicateRule(id) => write!(f, "{} is created twice", Name(*id)),
             Self::FlowDescription(p) => write!(f, "a flow description of PDR {} cannot be read", p.0),
-            Self::NoFTeid(p) => write!(f, "PDR {} looks at the access side or the CP function without a tunnel", p.0),
+            Self::NoFTeid(p) => {
+                write!(f, "PDR {} looks at the access side or the CP function without a tunnel", p.0)
+            }
             Self::FTeidOfCp(p) => write!(f, "PDR {} brings an F-TEID; here the UPF chooses (CHOOSE)", p.0),
             Self::FTeidFamily(p) => write!(f, "PDR {} wants a tunnel of a family that N3 does not have", p.0),
             Self::TooManyTunnels(p) => write!(f, "PDR {} wants one local tunnel too many", p.0),
