@@ -232,7 +232,7 @@ impl Smf {
         self.marking.get(&five_qi).copied().unwrap_or_else(|| dscp_of(five_qi))
     }
 
-    /// Whether the rules of a UPF name the 3GPP interface of packets.
+    /// True if the rules of a UPF name the 3GPP interface of packets.
     pub(crate) fn names_interfaces(&self, upf: UpfId) -> bool {
         self.upfs.get(usize::from(upf.0)).is_some_and(|upf| upf.interface_types)
     }

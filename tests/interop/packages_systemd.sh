@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The core's Debian package on root file systems of Debian releases, each booted with its own systemd in a container: installed, started, upgraded, removed, installed
-# again and purged. Not a part of `./x test`: it fetches each release from a mirror, and takes minutes. It needs root, debootstrap and systemd-nspawn.
+# again and purged. Not a part of `./x test`: it fetches each release from an archive of Debian, and takes minutes. It needs root, debootstrap and systemd-nspawn.
 #
 # Usage: packages_systemd.sh [RELEASE...]     bookworm and trixie
 # Environment: WHIMBREL, the program to test; DEBIAN_ROOTS, a folder in which root file systems are kept between runs; DEBIAN_MIRROR.
@@ -42,7 +42,7 @@ if [ "${1:-}" = drive ]; then
   [ "$(stat -c '%U:%G %a' $configuration)" = "root:whimbrel 640" ] || wrong "others can read the configuration"
   K=465b5ce8b199b49faa5f0a2ee238a6bc
   whimbrel subscriber add 999700000000001 --k $K --opc $K --config $configuration >/tmp/out 2>&1 || { cat /tmp/out; wrong "no subscriber can be added"; }
-  echo "ok - installed: the service starts when it is told to, and takes a subscriber"
+  echo "ok - installed: the service starts when it is asked to, and takes a subscriber"
 
   # The operator's line stays, although the newer package has another configuration.
   echo "amf: { name: edited }" >>$configuration

@@ -171,9 +171,9 @@ impl UeAddresses {
         let ue_addresses = |r: &mut SessionEstablishmentRequest, f: &mut dyn FnMut(&mut UeIpAddress)| {
             r.create_pdrs.iter_mut().flat_map(|pdr| &mut pdr.pdi.ue_ip_addresses).for_each(f);
         };
-        let mut wanted = (None, None);
-        ue_addresses(request, &mut |a| wanted = (wanted.0.or(a.ipv4), wanted.1.or(a.ipv6)));
-        match (&mut network.ipv4, wanted.0) {
+        let mut requested = (None, None);
+        ue_addresses(request, &mut |a| requested = (requested.0.or(a.ipv4), requested.1.or(a.ipv6)));
+        match (&mut network.ipv4, requested.0) {
             (Some(pool), Some(Choice::Choose)) => {
                 addresses.ipv4 = Some(pool.choose().ok_or(PoolUsedUp)? as u32);
             }
@@ -183,7 +183,7 @@ impl UeAddresses {
             }
             _ => {}
         }
-        match (&mut network.ipv6, wanted.1) {
+        match (&mut network.ipv6, requested.1) {
             (Some(pool), Some(Choice::Choose)) => match pool.choose() {
                 Some(number) => addresses.ipv6 = Some(number),
                 None => {
