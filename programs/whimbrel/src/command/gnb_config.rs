@@ -3,7 +3,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
@@ -323,7 +323,9 @@ fn srsran(a: &Attachment) -> Vec<File> {
     vec![("srsran-core.yaml", text)]
 }
 
-/// The keys of the section `gNBs`, and the UE's section `uicc0`.
+/// The keys of the section `gNBs`, and the UE's section `uicc0`, as each release reads them. A gNB of 2024 ends if `ipv6`, `active`,
+/// `preference` or `GNB_INTERFACE_NAME_FOR_NG_AMF` is missing (an empty name will do), and its UE reads the session from `uicc0` itself;
+/// later ones read `ipv4` alone, and `pdu_sessions`. No release minds a key that it does not know.
 fn oai(a: &Attachment) -> Vec<File> {
     let number = |digits: String| digits.parse().unwrap_or(0u16);
     let (mcc, mnc, length) = (number(a.mcc()), number(a.mnc()), a.mnc().len());
@@ -333,17 +335,30 @@ fn oai(a: &Attachment) -> Vec<File> {
     };
     let slices: Vec<String> = a.slices.iter().map(slice).collect();
     let (tac, amf, gnb, slices) = (a.tac.value(), a.amf, a.gnb, slices.join(", "));
-    let kind = if amf.is_ipv4() { "ipv4" } else { "ipv6" };
+    let (ipv4, ipv6, kind) = match amf {
+        IpAddr::V4(_) => (amf, IpAddr::V6(Ipv6Addr::UNSPECIFIED), "ipv4"),
+        IpAddr::V6(_) => (IpAddr::V4(Ipv4Addr::UNSPECIFIED), amf, "ipv6"),
+    };
     let gnb_conf = format!(
         "tracking_area_code = {tac};\nplmn_list = ({{ mcc = {mcc}; mnc = {mnc}; mnc_length = {length}; snssaiList = ({slices}); }});\n\
-         amf_ip_address = ({{ {kind} = \"{amf}\"; }});\nNETWORK_INTERFACES : {{\n  GNB_IPV4_ADDRESS_FOR_NG_AMF = \"{gnb}\";\n  \
-         GNB_IPV4_ADDRESS_FOR_NGU = \"{gnb}\";\n  GNB_PORT_FOR_S1U = 2152;\n}};\n"
+         amf_ip_address = ({{ ipv4 = \"{ipv4}\"; ipv6 = \"{ipv6}\"; active = \"yes\"; preference = \"{kind}\"; }});\n\
+         NETWORK_INTERFACES : {{\n  GNB_INTERFACE_NAME_FOR_NG_AMF = \"\";\n  \
+         GNB_IPV4_ADDRESS_FOR_NG_AMF = \"{gnb}\";\n  GNB_IPV4_ADDRESS_FOR_NGU = \"{gnb}\";\n  GNB_PORT_FOR_S1U = 2152;\n}};\n"
     );
     let (imsi, k, opc, dnn, sst) = (digits(a.supi.digits()), &a.k, &a.opc, &a.dnn, a.slice.sst);
     let sd = a.slice.sd().map(|sd| format!(" nssai_sd = 0x{sd:06x};")).unwrap_or_default();
+    let session = format!("dnn = \"{dnn}\"; nssai_sst = {sst};{sd}");
+    let kind = a.session_type;
+    let suci = a.suci.as_ref().map(|(id, key)| {
+        format!(
+            "  protection_scheme = 1;\n  home_network_public_key_id = {id};\n  home_network_public_key = \"{key}\";\n"
+        )
+    });
     let ue = format!(
-        "uicc0 = {{\n  imsi = \"{imsi}\";\n  key = \"{k}\";\n  opc = \"{opc}\";\n  \
-         pdu_sessions = ({{ dnn = \"{dnn}\"; nssai_sst = {sst};{sd} }});\n}};\n"
+        "uicc0 = {{\n  imsi = \"{imsi}\";\n  nmc_size = {};\n  key = \"{k}\";\n  opc = \"{opc}\";\n{}  {session}\n  \
+         pdu_sessions = ({{ id = 1; type = \"{kind}\"; {session} }});\n}};\n",
+        a.home().1.len(),
+        suci.unwrap_or_default(),
     );
     vec![("oai-gnb.conf", gnb_conf), ("oai-ue.conf", ue)]
 }
@@ -470,7 +485,8 @@ mod tests {
         for line in [
             "tracking_area_code = 300;",
             plmn,
-            "amf_ip_address = ({ ipv4 = \"192.0.2.1\"; });",
+            "amf_ip_address = ({ ipv4 = \"192.0.2.1\"; ipv6 = \"::\"; active = \"yes\"; preference = \"ipv4\"; });",
+            "  GNB_INTERFACE_NAME_FOR_NG_AMF = \"\";",
             "  GNB_IPV4_ADDRESS_FOR_NGU = \"192.0.2.9\";",
         ] {
             assert!(files[0].1.lines().any(|l| l == line), "{line}: {}", files[0].1);
@@ -478,10 +494,19 @@ mod tests {
         for line in [
             "  imsi = \"001010000000042\";",
             "  opc = \"cd63cb71954a9f4e48a5994e37a02baf\";",
-            "  pdu_sessions = ({ dnn = \"internet\"; nssai_sst = 2; nssai_sd = 0x0000ab; });",
+            "  nmc_size = 2;",
+            "  protection_scheme = 1;",
+            "  home_network_public_key_id = 7;",
+            format!("  home_network_public_key = \"{PUBLIC}\";").as_str(),
+            "  dnn = \"internet\"; nssai_sst = 2; nssai_sd = 0x0000ab;",
+            "  pdu_sessions = ({ id = 1; type = \"IPv4v6\"; dnn = \"internet\"; nssai_sst = 2; nssai_sd = 0x0000ab; });",
         ] {
             assert!(files[1].1.lines().any(|l| l == line), "{line}: {}", files[1].1);
         }
+        let mut ipv6 = attached(subscriber(), None).unwrap();
+        ipv6.amf = "2001:db8::1".parse().unwrap();
+        let line = "amf_ip_address = ({ ipv4 = \"0.0.0.0\"; ipv6 = \"2001:db8::1\"; active = \"yes\"; preference = \"ipv6\"; });";
+        assert!(oai(&ipv6)[0].1.lines().any(|l| l == line), "{line}");
     }
 
     #[test]
