@@ -342,6 +342,7 @@ fn replace_functions(map: &LinkMap) {
             b"_exit" | b"_Exit" | b"quick_exit" => worker::quick_exit_of_scavenger as *const () as usize,
             b"sigaction" => signals::sigaction_of_scavenger as *const () as usize,
             b"signal" => signals::signal_of_scavenger as *const () as usize,
+            b"raise" => signals::raise_of_scavenger as *const () as usize,
             b"sigaltstack" => signals::sigaltstack_of_scavenger as *const () as usize,
             b"__cxa_thread_atexit" | b"__cxa_thread_atexit_impl" => {
                 worker::thread_atexit_of_scavenger as *const () as usize

@@ -54,6 +54,14 @@ pub(crate) unsafe extern "C" fn sigaction_of_scavenger(
     0
 }
 
+/// What a handler that is never called ends with, and what a program does that wants to end by a signal.
+pub(crate) unsafe extern "C" fn raise_of_scavenger(number: c_int) -> c_int {
+    eprintln!(
+        "whimbrel-harvest: a scavenger raises signal {number}, which would be the primary's: the scavenger ends"
+    );
+    worker::end_of_scavenger();
+}
+
 /// The stack on which no handler runs.
 pub(crate) unsafe extern "C" fn sigaltstack_of_scavenger(
     _: *const libc::stack_t,

@@ -50,7 +50,7 @@ const REFUSED_IMPORTS: [(&str, &str); 8] = [
 ];
 const SIGNALS: &str = "signals belong to the primary";
 /// Likewise, of scavengers, which have no thread of their own.
-const REFUSED_IMPORTS_OF_SCAVENGERS: [(&str, &str); 16] = [
+const REFUSED_IMPORTS_OF_SCAVENGERS: [(&str, &str); 15] = [
     ("pthread_create", "a scavenger has no threads"),
     // `std::thread` of C++, whose library starts the thread.
     (
@@ -65,7 +65,6 @@ const REFUSED_IMPORTS_OF_SCAVENGERS: [(&str, &str); 16] = [
     ("setitimer", SIGNALS),
     ("timer_create", SIGNALS),
     ("alarm", SIGNALS),
-    ("raise", SIGNALS),
     ("kill", SIGNALS),
     ("pthread_kill", SIGNALS),
     ("sigqueue", SIGNALS),

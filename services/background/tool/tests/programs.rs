@@ -285,14 +285,19 @@ fn cpp_with_exceptions_is_unchanged() {
 fn a_scavenger_has_handlers_of_signals_that_are_never_sent_to_it() {
     let corpus = Corpus::new();
     corpus.is_unchanged("interrupts.c", None);
-    // One for a fault of its own would have to be called: that scavenger ends, and the primary goes on.
-    let scavenger = format!("{} faults", corpus.bench.path("interrupts.scavenger").display());
+    // One for a fault of its own would have to be called, and one that it raises would be the process's: that scavenger ends, and the primary goes on.
     let chase = corpus.chase.display().to_string();
-    let harvested = tool(["run", "--scavenger", &scavenger, &chase, "1", "3000000"]);
-    let (printed, text) = (stdout(&harvested), stderr(&harvested));
-    assert_eq!((printed.lines().count(), harvested.status.code()), (1, Some(0)), "{printed:?}: {text}");
-    assert!(text.contains("wants to handle signal 11, but signals belong to the primary"), "{text}");
-    assert!(text.contains(", 1 of 1 scavengers finished"), "{text}");
+    for (argument, reason) in [
+        ("faults", "wants to handle signal 11, but signals belong to the primary"),
+        ("raises", "raises signal 2, which would be the primary's"),
+    ] {
+        let scavenger = format!("{} {argument}", corpus.bench.path("interrupts.scavenger").display());
+        let harvested = tool(["run", "--scavenger", &scavenger, &chase, "1", "3000000"]);
+        let (printed, text) = (stdout(&harvested), stderr(&harvested));
+        assert_eq!((printed.lines().count(), harvested.status.code()), (1, Some(0)), "{printed:?}: {text}");
+        assert!(text.contains(reason), "{text}");
+        assert!(text.contains(", 1 of 1 scavengers finished"), "{text}");
+    }
 }
 
 #[test]
