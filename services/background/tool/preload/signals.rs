@@ -4,7 +4,7 @@
 //! mean the scavenger: its handler is taken and never called. A signal that its own code would raise is another thing: a scavenger that wants to handle
 //! one needs that to work as it should, and ends instead.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 
 use libc::{sigaction, sighandler_t};
 
@@ -35,20 +35,41 @@ fn take(number: c_int, is_default: bool) {
     }
 }
 
+/// A signal from outside has its default, as when a process begins. One of a fault is taken: Rust's library then wants no handler for it.
 pub(crate) unsafe extern "C" fn sigaction_of_scavenger(
     number: c_int,
     new: *const sigaction,
     old: *mut sigaction,
 ) -> c_int {
-    // SAFETY: the caller's structures, or null.
+    // SAFETY: the caller's structures, or null; all octets zero are a value of them.
     unsafe {
         if let Some(new) = new.as_ref() {
             take(number, matches!(new.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN));
         }
-        if !old.is_null() {
-            // As it is when a process begins: the default, without flags.
-            old.cast::<c_void>().write_bytes(0, size_of::<sigaction>());
+        if let Some(old) = old.as_mut() {
+            *old = std::mem::zeroed();
+            old.sa_sigaction = if FROM_OUTSIDE.contains(&number) { libc::SIG_DFL } else { libc::SIG_IGN };
         }
+    }
+    0
+}
+
+/// What a handler that is never called ends with, and what a program does that wants to end by a signal.
+pub(crate) unsafe extern "C" fn raise_of_scavenger(number: c_int) -> c_int {
+    eprintln!(
+        "whimbrel-harvest: a scavenger raises signal {number}, which would be the primary's: the scavenger ends"
+    );
+    worker::end_of_scavenger();
+}
+
+/// The stack on which no handler runs.
+pub(crate) unsafe extern "C" fn sigaltstack_of_scavenger(
+    _: *const libc::stack_t,
+    old: *mut libc::stack_t,
+) -> c_int {
+    // SAFETY: the caller's structure, or null.
+    if let Some(old) = unsafe { old.as_mut() } {
+        *old = libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
     }
     0
 }

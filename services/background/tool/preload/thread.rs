@@ -262,8 +262,18 @@ fn mine() -> Option<&'static Thread> {
 
 /// Runs a call that may block: meanwhile other threads may take this one's scavengers.
 pub(crate) fn blocking<R>(call: impl FnOnce() -> R) -> R {
+    let Some(thread) = mine() else { return call() };
+    // A thread of a pool begins while all others compute, and has no scavenger. What it waited for may be another one's work, which waits in turn.
+    if thread.count.get() == 0 {
+        let result = call();
+        let number = std::io::Error::last_os_error().raw_os_error();
+        take_scavengers(thread, number);
+        return result;
+    }
     // A signal handler that interrupts a scavenger is no blocked primary.
-    let Some(thread) = mine().filter(|t| t.primary_may_yield()) else { return call() };
+    if !thread.primary_may_yield() {
+        return call();
+    }
     thread.set_enabled(false);
     thread.stealable.store(true, Ordering::Release);
     let result = call();
@@ -273,16 +283,23 @@ pub(crate) fn blocking<R>(call: impl FnOnce() -> R) -> R {
     }
     if thread.stolen.load(Ordering::Relaxed) {
         thread.stolen.store(false, Ordering::Relaxed);
-        if let Some(runtime) = runtime() {
-            thread.get_scavengers(runtime);
-        }
+        take_scavengers(thread, number);
+    } else {
+        thread.set_enabled(thread.count.get() > 0);
+    }
+    result
+}
+
+/// Takes scavengers for a thread that computes from now on, and leaves `errno` as the call before has set it.
+fn take_scavengers(thread: &Thread, number: Option<i32>) {
+    if let Some(runtime) = runtime() {
+        thread.get_scavengers(runtime);
     }
     thread.set_enabled(thread.count.get() > 0);
     if let Some(number) = number {
         // SAFETY: this thread's own `errno`.
         unsafe { *libc::__errno_location() = number };
     }
-    result
 }
 
 /// The thread holds one lock more: it does not yield until it holds none.

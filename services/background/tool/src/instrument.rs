@@ -50,7 +50,7 @@ const REFUSED_IMPORTS: [(&str, &str); 8] = [
 ];
 const SIGNALS: &str = "signals belong to the primary";
 /// Likewise, of scavengers, which have no thread of their own.
-const REFUSED_IMPORTS_OF_SCAVENGERS: [(&str, &str); 20] = [
+const REFUSED_IMPORTS_OF_SCAVENGERS: [(&str, &str); 15] = [
     ("pthread_create", "a scavenger has no threads"),
     // `std::thread` of C++, whose library starts the thread.
     (
@@ -61,28 +61,17 @@ const REFUSED_IMPORTS_OF_SCAVENGERS: [(&str, &str); 20] = [
     ("vfork", "a scavenger has no process of its own"),
     // A program that calls `sigaction` or `signal` alone has handlers for what a person or another process sends it. No one knows a scavenger by
     // a process's number, so none of these signals is for it: the runtime answers the call. What follows needs its signals to do its work.
-    ("sigaltstack", SIGNALS),
     ("siglongjmp", SIGNALS),
     ("setitimer", SIGNALS),
     ("timer_create", SIGNALS),
     ("alarm", SIGNALS),
-    ("raise", SIGNALS),
     ("kill", SIGNALS),
     ("pthread_kill", SIGNALS),
     ("sigqueue", SIGNALS),
     ("sigwait", SIGNALS),
     ("sigsuspend", SIGNALS),
     ("sigprocmask", SIGNALS),
-    ("pause", SIGNALS),
     ("signalfd", SIGNALS),
-    (
-        "__cxa_thread_atexit",
-        "destructors of a thread's variables would run when a thread of the primary ends",
-    ),
-    (
-        "__cxa_thread_atexit_impl",
-        "destructors of a thread's variables would run when a thread of the primary ends",
-    ),
 ];
 
 /// An instrumented program with its report.

@@ -1,4 +1,4 @@
-/* Has handlers for what a person or another process sends, as interpreters and archivers do; with an argument, one for a fault of its own. */
+/* Has handlers for what a person or another process sends, as interpreters and archivers do; with an argument, one for a fault of its own, or it raises one. */
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -7,16 +7,19 @@
 static volatile sig_atomic_t stop;
 static uint32_t words[4096];
 
-static void interrupted(int number) { stop = number; }
+static void interrupted(int number) {
+    if (stop) signal(number, SIG_DFL), raise(number);
+    stop = number;
+}
 
 int main(int argc, char **argv) {
-    (void)argv;
     struct sigaction action, before;
     memset(&action, 0, sizeof action);
     action.sa_handler = interrupted;
     sigaction(SIGINT, &action, &before);
     if (before.sa_handler != SIG_DFL) return 2;
     if (signal(SIGPIPE, SIG_IGN) == SIG_ERR) return 3;
+    if (argc > 1 && argv[1][0] == 'r') interrupted(SIGINT), interrupted(SIGINT);
     if (argc > 1) sigaction(SIGSEGV, &action, 0);
     uint32_t sum = 1;
     for (int i = 0; i < 4096; i++) words[i] = i * 2654435761u;
