@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the Debian package of a program: deb.sh PROGRAM FOLDER. The name of the program's file is the package's: whimbrel, whimbrel-broker or
-# whimbrel-lab. Prints the package's path. Needs dpkg-deb and strip, no network. DEBFULLNAME and DEBEMAIL, as Debian's own tools have them, name who
-# publishes the package and answers for it.
+# whimbrel-lab. Prints the package's path. Needs dpkg-deb and strip, no network. DEBFULLNAME and DEBEMAIL, as Debian's own tools have them, name
+# the package's publisher.
 #
 # A broker and a lab are packages of their own: a broker is another party than an operator, and its host runs no core (an operator installs it for
 # `whimbrel-broker settle` alone); emulated UEs do not belong on the host of a core that is in service.
