@@ -1,7 +1,12 @@
 #!/usr/bin/env bash
 # Builds the Debian package of a program: deb.sh PROGRAM FOLDER. The name of the program's file is the package's: whimbrel, whimbrel-broker or
+<<<<<<< HEAD
 # whimbrel-lab. Prints the package's path. Needs dpkg-deb and strip, no network. DEBFULLNAME and DEBEMAIL, as Debian's own tools have them, name the
 # publisher of the package.
+=======
+# whimbrel-lab. Prints the package's path. Needs dpkg-deb and strip, no network. DEBFULLNAME and DEBEMAIL, as Debian's own tools have them, name
+# the package's publisher.
+>>>>>>> e0ba97850b6f3da61f8ab7cccc9e72bfe422e179
 #
 # A broker and a lab are packages of their own: a broker is another party than an operator, and its host runs no core (an operator installs it for
 # `whimbrel-broker settle` alone); emulated UEs do not belong on the host of a core that is in service.

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# A core in its own network namespace is scraped by Prometheus, whose rules are checked and tested by promtool; spans of its procedures
-# reach a collector; the log's level changes while it runs; a support bundle of it has no key and no identity.
+# A core in its own network namespace is scraped by Prometheus, whose rules are checked and tested by promtool, and which evaluates the dashboards'
+# queries; spans of its procedures reach a collector; the log's level changes while it runs; tshark follows a UE's messages; a support bundle of
+# the core has no key and no identity.
 set -uo pipefail
 tools=(curl promtool prometheus python3 tar)
-logs=(core.log prometheus.log collector.log out)
+logs=(core.log prometheus.log collector.log tshark.log out)
 . "$(dirname "${BASH_SOURCE[0]}")/../netns.sh"
 packaging=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../packaging" && pwd)
 
@@ -81,15 +82,43 @@ import json, sys
 groups = json.load(sys.stdin)["data"]["groups"]
 bad = [r["name"] for g in groups for r in g["rules"] if r["health"] == "err"]
 assert sum(len(g["rules"]) for g in groups) >= 15 and not bad, bad' || wrong "rules fail on the core's metrics"
+python3 - "$packaging"/grafana/*.json >"$tmp/out" 2>&1 <<'PY' || wrong "Prometheus does not evaluate a dashboard's query"
+import json, sys, urllib.parse, urllib.request
+for file in sys.argv[1:]:
+    for panel in json.load(open(file))["panels"]:
+        for target in panel.get("targets", []):
+            query = target["expr"].replace("$__rate_interval", "1m").replace("$instance", "127.0.0.1:8070")
+            assert "$" not in query, query
+            print(panel["title"], query)
+            address = "http://127.0.0.1:9090/api/v1/query?" + urllib.parse.urlencode({"query": query})
+            assert json.load(urllib.request.urlopen(address))["status"] == "success"
+PY
 curl -sf http://127.0.0.1:8070/metrics | promtool check metrics >"$tmp/out" 2>&1
 [ $? -le 3 ] && ! grep -qi "error while" "$tmp/out" || wrong "promtool does not read the metrics"
 
 lines() { grep -c ' DEBUG ' "$tmp/core.log"; }
 [ "$(lines)" = 0 ] || wrong "debug lines are logged at level info"
+# tshark follows the messages of the UE: those of its first registration, then those that come.
+followed() { [ "$(grep -c "Registration request" "$tmp/followed")" = "$1" ]; }
+follow() {
+  "$WHIMBREL" capture --ue imsi-999700000000001 --live -c "$tmp/core.yaml" 2>>"$tmp/core.log" | tshark -l -n -i - >"$tmp/followed" 2>"$tmp/tshark.log"
+}
+if command -v tshark >/dev/null; then
+  touch "$tmp/followed"
+  follow &
+  running+=($!)
+  for _ in $(seq 200); do followed 1 && break; sleep 0.1; done
+  followed 1 || wrong "tshark does not read the UE's messages"
+fi
+
 w log-level debug --for 300 || wrong "the level cannot be set"
 grep -q "level is debug; the configuration says info" "$tmp/out" || wrong "the level is not shown"
 ran 999700000000001 || wrong "the UE does not register again"
 [ "$(lines)" -gt 0 ] || wrong "the level is not in force"
+if command -v tshark >/dev/null; then
+  for _ in $(seq 200); do followed 2 && break; sleep 0.1; done
+  followed 2 && ! grep -qi malformed "$tmp/followed" || wrong "tshark does not follow the UE's messages"
+fi
 w log-level info || wrong "the level cannot be set back"
 
 w support-bundle "$tmp/bundle.tar" || wrong "no support bundle can be written"
@@ -101,4 +130,4 @@ grep -q '"gnbs"' "$tmp/bundle/api/status.json" || wrong "the bundle has no state
 for secret in $K c53c22208b61860b 999700000000001 999700000000009 "$(cut -c1-40 "$tmp/w.key")"; do
   ! grep -rqa "$secret" "$tmp/bundle" || wrong "the bundle has the secret $(cut -c1-6 <<<"$secret")…"
 done
-echo "scraped, traced, made verbose, bundled"
+echo "scraped, traced, followed, made verbose, bundled"

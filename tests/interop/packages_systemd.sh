@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # The core's Debian package on root file systems of Debian releases, each booted with its own systemd in a container: installed, started, upgraded, removed, installed
-# again and purged. Not a part of `./x test`: it fetches each release from an archive of Debian, and takes minutes. It needs root, debootstrap and systemd-nspawn.
+# again and purged. Not a part of `./x test`: it fetches each release from the archive of Debian, and takes minutes. It needs root, debootstrap and systemd-nspawn.
 #
 # Usage: packages_systemd.sh [RELEASE...]     bookworm and trixie
-# Environment: WHIMBREL, the program to test; DEBIAN_ROOTS, a folder in which root file systems are kept between runs; DEBIAN_MIRROR.
+# Environment: WHIMBREL, the program to test; DEBIAN_ROOTS, a folder in which root file systems are kept between runs; DEBIAN_ARCHIVE.
 # The exit status: 0 good, 77 this host cannot run it (the last line says why).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -42,7 +42,7 @@ if [ "${1:-}" = drive ]; then
   [ "$(stat -c '%U:%G %a' $configuration)" = "root:whimbrel 640" ] || wrong "others can read the configuration"
   K=465b5ce8b199b49faa5f0a2ee238a6bc
   whimbrel subscriber add 999700000000001 --k $K --opc $K --config $configuration >/tmp/out 2>&1 || { cat /tmp/out; wrong "no subscriber can be added"; }
-  echo "ok - installed: the service starts when it is asked to, and takes a subscriber"
+  echo "ok - installed: the service starts by order, and takes a subscriber"
 
   # The operator's line stays, although the newer package has another configuration.
   echo "amf: { name: edited }" >>$configuration
@@ -117,7 +117,7 @@ for release; do
   root=$roots/$release
   if [ ! -x "$root/usr/bin/systemctl" ]; then
     mkdir -p "$root"
-    debootstrap --variant=minbase --include=systemd,systemd-sysv,dbus,iproute2,libgcc-s1 "$release" "$root" "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" >"$tmp/out" 2>&1 ||
+    debootstrap --variant=minbase --include=systemd,systemd-sysv,dbus,iproute2,libgcc-s1 "$release" "$root" "${DEBIAN_ARCHIVE:-http://deb.debian.org/debian}" >"$tmp/out" 2>&1 ||
       { tail -n 3 "$tmp/out"; skip "$release cannot be fetched"; }
   fi
   mkdir "$tmp/result"

@@ -109,19 +109,32 @@ impl LogLevel {
 #[derive(Clone, Debug)]
 pub struct Otlp {
     pub endpoint: Option<HttpEndpoint>,
+    /// The CA certificates that sign the collector's certificate, as PEM: read with `https` alone.
+    pub ca_file: PathBuf,
     pub service_name: String,
 }
 
-/// `http://HOST:PORT`.
+/// `http://HOST:PORT` or `https://HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpEndpoint {
+    /// True with `https`.
+    pub has_tls: bool,
     /// Host and port, as HTTP's Host header has them.
     pub authority: String,
 }
 
+impl HttpEndpoint {
+    /// The host alone, an IPv6 address without its brackets.
+    pub fn host(&self) -> &str {
+        let host = self.authority.rsplit_once(':').map_or(self.authority.as_str(), |(host, _)| host);
+        host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+    }
+}
+
 impl Value for HttpEndpoint {
     fn read(text: &str) -> Result<Self, String> {
-        let authority = text.trim().strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
+        let (scheme, rest) = text.trim().split_once("://").unwrap_or_default();
+        let authority = matches!(scheme, "http" | "https").then(|| rest.trim_end_matches('/'));
         let is_good = |a: &&str| {
             let port = a
                 .rsplit_once(':')
@@ -129,13 +142,13 @@ impl Value for HttpEndpoint {
             port && !a.contains(['/', '@', '?', '#', ' '])
         };
         let authority = authority.filter(is_good).map(str::to_owned);
-        authority.map(|authority| Self { authority }).ok_or_else(|| {
-            "the address of a collector on this host or in this network, such as http://127.0.0.1:4318".into()
+        authority.map(|authority| Self { has_tls: scheme == "https", authority }).ok_or_else(|| {
+            "the address of a collector, such as http://127.0.0.1:4318 or https://collector.example.net:4318".into()
         })
     }
 
     fn show(&self) -> String {
-        format!("http://{}", self.authority)
+        format!("{}://{}", if self.has_tls { "https" } else { "http" }, self.authority)
     }
 }
 
@@ -258,7 +271,12 @@ pub(super) fn otlp(root: &mut Section<'_, '_>) -> Otlp {
             endpoint: s.optional(
                 "endpoint",
                 "http://127.0.0.1:4318",
-                "Collector. Without it no traces are made.",
+                "Collector. Without it no traces are made. Over a network that others use, write `https://`.",
+            ),
+            ca_file: s.value(
+                "ca_file",
+                "/etc/ssl/certs/ca-certificates.crt".into(),
+                "The CA certificates that sign the collector's certificate, as PEM; read at the start, with `https` alone.",
             ),
             service_name: s.value(
                 "service_name",

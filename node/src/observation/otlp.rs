@@ -14,7 +14,12 @@ use std::time::{Duration, Instant as Clock};
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::{Value, json};
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{
+    self, CertificateError, ClientConfig, ClientConnection, InvalidMessage, StreamOwned,
+};
 use tracing::{info, warn};
+use whimbrel_broker_client::tls;
 use whimbrel_ids::Instant;
 
 use crate::config::{HttpEndpoint, Otlp};
@@ -62,27 +67,89 @@ impl Traces {
     }
 }
 
-/// Begins to export spans, if a collector is configured. Errors: no thread can be had.
+/// The collector, and TLS to it.
+struct TraceCollector {
+    endpoint: HttpEndpoint,
+    /// The name in its certificate, and what verifies it; `None` with `http`.
+    tls: Option<(ServerName<'static>, Arc<ClientConfig>)>,
+}
+
+impl TraceCollector {
+    /// The configured collector; the file with CA certificates has been read. Errors: one sentence.
+    fn of(endpoint: &HttpEndpoint, otlp: &Otlp) -> Result<Self, String> {
+        let tls = endpoint.has_tls.then(|| {
+            let name = ServerName::try_from(endpoint.host().to_owned()).map_err(|_| {
+                format!("otlp.endpoint: {} is no name that a certificate can have", endpoint.host())
+            })?;
+            let mut config = (*tls::client(&otlp.ca_file).map_err(|e| format!("otlp.ca_file: {e}"))?).clone();
+            config.alpn_protocols = vec![b"http/1.1".to_vec()];
+            Ok::<_, String>((name, Arc::new(config)))
+        });
+        Ok(Self { endpoint: endpoint.clone(), tls: tls.transpose()? })
+    }
+
+    /// Posts a body. Errors: the collector does not answer in time, or with anything but 200.
+    fn post(&self, body: &str) -> io::Result<()> {
+        let authority = &self.endpoint.authority;
+        let no_address = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        let address = authority.to_socket_addrs()?.next().ok_or_else(no_address)?;
+        let mut stream = TcpStream::connect_timeout(&address, ANSWER_WITHIN)?;
+        stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+        stream.set_write_timeout(Some(ANSWER_WITHIN))?;
+        let Some((name, config)) = &self.tls else { return exchange(&mut stream, authority, body) };
+        let connection = ClientConnection::new(config.clone(), name.clone())
+            .map_err(|e| io::Error::other(e.to_string()))?;
+        exchange(&mut StreamOwned::new(connection, stream), authority, body).map_err(|e| {
+            let of_tls = e.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+            of_tls.map(tls_failure).map_or(e, io::Error::other)
+        })
+    }
+}
+
+/// Why TLS to the collector failed, as what an operator has to check.
+fn tls_failure(e: &rustls::Error) -> String {
+    use CertificateError as C;
+    use rustls::Error as E;
+    match e {
+        E::InvalidMessage(InvalidMessage::InvalidContentType) => {
+            "it does not use TLS: write http:// in otlp.endpoint".into()
+        }
+        E::InvalidCertificate(C::UnknownIssuer | C::BadSignature) => {
+            "its certificate is not signed by a CA in otlp.ca_file".into()
+        }
+        E::InvalidCertificate(C::Expired | C::ExpiredContext { .. }) => {
+            "its certificate has expired, by this host's clock".into()
+        }
+        E::InvalidCertificate(C::NotValidForNameContext { presented, .. }) => {
+            format!("its certificate is not for this name but for {}", presented.join(", "))
+        }
+        e => e.to_string(),
+    }
+}
+
+/// Begins to export spans, if a collector is configured. Errors: no thread can be had, or no certificate can be verified.
 pub fn start(otlp: &Otlp, console: &Arc<Console>) -> Result<(), String> {
-    let Some(endpoint) = otlp.endpoint.clone() else { return Ok(()) };
+    let Some(endpoint) = &otlp.endpoint else { return Ok(()) };
+    let collector = TraceCollector::of(endpoint, otlp)?;
     let (sender, spans) = sync_channel(SPANS_WAITING_MAX);
     let (service, of_thread) = (otlp.service_name.clone(), console.clone());
     info!(endpoint = endpoint.authority, "traces of procedures are exported");
     std::thread::Builder::new()
         .name("otlp".into())
-        .spawn(move || export(&spans, &endpoint, &service, &of_thread))
+        .spawn(move || export(&spans, &collector, &service, &of_thread))
         .map_err(|e| format!("traces cannot be exported: {e}"))?;
     let _ = console.traces.set(Traces(sender));
     Ok(())
 }
 
 /// Sends what comes, in batches, until the queue's other end is gone.
-fn export(spans: &Receiver<Span>, endpoint: &HttpEndpoint, service: &str, console: &Console) {
+fn export(spans: &Receiver<Span>, collector: &TraceCollector, service: &str, console: &Console) {
+    let endpoint = &collector.endpoint;
     let mut is_failing = false;
     while let Ok(first) = spans.recv() {
         let batch = gathered(first, spans);
         let count = batch.len() as u64;
-        match random(count as usize).and_then(|ids| post(endpoint, &body(service, &batch, &ids))) {
+        match random(count as usize).and_then(|ids| collector.post(&body(service, &batch, &ids))) {
             Ok(()) => {
                 console.metrics.add(Metric::TraceSpansSent, count);
                 if std::mem::take(&mut is_failing) {
@@ -177,20 +244,15 @@ fn body(service: &str, spans: &[Span], ids: &[u8]) -> String {
     .to_string()
 }
 
-/// Posts a body. Errors: the collector does not answer in time, or with anything but 200.
-fn post(endpoint: &HttpEndpoint, body: &str) -> io::Result<()> {
-    let authority = &endpoint.authority;
-    let no_address = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    let address = authority.to_socket_addrs()?.next().ok_or_else(no_address)?;
-    let mut stream = TcpStream::connect_timeout(&address, ANSWER_WITHIN)?;
-    stream.set_read_timeout(Some(ANSWER_WITHIN))?;
-    stream.set_write_timeout(Some(ANSWER_WITHIN))?;
+/// Writes the request and reads the answer's status. Errors: any but 200.
+fn exchange(stream: &mut (impl Read + Write), authority: &str, body: &str) -> io::Result<()> {
     let head = format!(
         "POST /v1/traces HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes())?;
     stream.write_all(body.as_bytes())?;
+    stream.flush()?;
     let mut answer = Vec::new();
     let mut part = [0; 512];
     // Until the status line is there: some collectors keep the connection open all the same.
@@ -225,29 +287,28 @@ mod tests {
     fn collector(status: &'static str, requests: usize) -> (HttpEndpoint, thread::JoinHandle<Vec<Value>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let authority = listener.local_addr().unwrap().to_string();
-        let taken = thread::spawn(move || {
-            let mut bodies = Vec::new();
-            for _ in 0..requests {
-                let (mut stream, _) = listener.accept().unwrap();
-                let (mut octets, mut part) = (Vec::new(), [0; 4096]);
-                loop {
-                    let text = String::from_utf8_lossy(&octets).into_owned();
-                    if let Some((head, body)) = text.split_once("\r\n\r\n") {
-                        let length = head.lines().find_map(|l| l.strip_prefix("Content-Length: ")).unwrap();
-                        if body.len() >= length.parse::<usize>().unwrap() {
-                            assert!(head.starts_with("POST /v1/traces HTTP/1.1"), "{head}");
-                            bodies.push(serde_json::from_str(body).unwrap());
-                            break;
-                        }
-                    }
-                    let n = stream.read(&mut part).unwrap();
-                    octets.extend_from_slice(&part[..n]);
+        let take = move || take_request(&mut listener.accept().unwrap().0, status);
+        let taken = thread::spawn(move || (0..requests).map(|_| take()).collect());
+        (HttpEndpoint { has_tls: false, authority }, taken)
+    }
+
+    /// The body of a request, which is answered with this status.
+    fn take_request(stream: &mut (impl Read + Write), status: &str) -> Value {
+        let (mut octets, mut part) = (Vec::new(), [0; 4096]);
+        loop {
+            let text = String::from_utf8_lossy(&octets).into_owned();
+            if let Some((head, body)) = text.split_once("\r\n\r\n") {
+                let length = head.lines().find_map(|l| l.strip_prefix("Content-Length: ")).unwrap();
+                if body.len() >= length.parse::<usize>().unwrap() {
+                    assert!(head.starts_with("POST /v1/traces HTTP/1.1"), "{head}");
+                    let _ = write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\n{{}}");
+                    let _ = stream.flush();
+                    return serde_json::from_str(body).unwrap();
                 }
-                let _ = write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\n{{}}");
             }
-            bodies
-        });
-        (HttpEndpoint { authority }, taken)
+            let n = stream.read(&mut part).unwrap();
+            octets.extend_from_slice(&part[..n]);
+        }
     }
 
     fn console() -> Arc<Console> {
@@ -264,7 +325,7 @@ mod tests {
     }
 
     fn settings(endpoint: HttpEndpoint) -> Otlp {
-        Otlp { endpoint: Some(endpoint), service_name: "core-1".into() }
+        Otlp { endpoint: Some(endpoint), ca_file: "/nowhere".into(), service_name: "core-1".into() }
     }
 
     #[test]
@@ -300,7 +361,7 @@ mod tests {
     #[test]
     fn a_collector_that_refuses_or_is_away_costs_spans_that_are_counted() {
         let (refusing, taken) = collector("503 Service Unavailable", 1);
-        let away = HttpEndpoint { authority: "127.0.0.1:1".into() };
+        let away = HttpEndpoint { has_tls: false, authority: "127.0.0.1:1".into() };
         for endpoint in [refusing, away] {
             let console = console();
             start(&settings(endpoint), &console).unwrap();
@@ -313,6 +374,55 @@ mod tests {
         }
         let body = &taken.join().unwrap()[0];
         assert!(body.to_string().contains("imsi-999700000000001"), "log.supi permits it");
+    }
+
+    #[test]
+    fn a_collector_is_reached_over_tls_if_a_ca_in_the_file_signs_its_certificate() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        let now_s = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+        for name in ["127.0.0.1", "other.example.net"] {
+            let made = tls::self_signed(name, now_s).unwrap();
+            std::fs::write(file(&format!("{name}.pem")), made.certificate).unwrap();
+            std::fs::write(file(&format!("{name}.key")), made.key).unwrap();
+        }
+        // The certificate of the collector, the CA certificates of the core, and what the collector's side is.
+        let failure = |certificate: &str, trusted: &str, speaks_tls: bool| {
+            let pem = file(&format!("{certificate}.pem"));
+            let mut config = (*tls::server(&pem, &file(&format!("{certificate}.key"))).unwrap()).clone();
+            config.alpn_protocols.clear();
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let authority = listener.local_addr().unwrap().to_string();
+            let taken = thread::spawn(move || {
+                let mut stream = listener.accept().unwrap().0;
+                if !speaks_tls {
+                    return write!(stream, "HTTP/1.1 400 Bad Request\r\n\r\n")
+                        .map_or(None, |()| Some(Value::Null));
+                }
+                let mut connection = rustls::ServerConnection::new(Arc::new(config)).unwrap();
+                while connection.is_handshaking() {
+                    connection.complete_io(&mut stream).ok()?;
+                }
+                Some(take_request(&mut StreamOwned::new(connection, stream), "200 OK"))
+            });
+            let endpoint = HttpEndpoint { has_tls: true, authority };
+            let otlp = Otlp { ca_file: file(&format!("{trusted}.pem")), ..settings(endpoint.clone()) };
+            let posted = TraceCollector::of(&endpoint, &otlp).unwrap().post("{\"resourceSpans\":[]}");
+            let taken = taken.join().unwrap();
+            assert!(posted.is_err() || taken == Some(json!({ "resourceSpans": [] })), "{taken:?}");
+            posted.err().map(|e| e.to_string()).unwrap_or_default()
+        };
+        assert_eq!(failure("127.0.0.1", "127.0.0.1", true), "");
+        assert!(
+            failure("127.0.0.1", "other.example.net", true).contains("not signed by a CA in otlp.ca_file")
+        );
+        let other = "other.example.net";
+        assert!(failure(other, other, true).contains("not for this name but for"));
+        assert!(failure("127.0.0.1", "127.0.0.1", false).contains("it does not use TLS: write http://"));
+        let endpoint = HttpEndpoint { has_tls: true, authority: "[::1]:4318".into() };
+        assert_eq!(endpoint.host(), "::1");
+        let unreadable = TraceCollector::of(&endpoint, &settings(endpoint.clone())).err().unwrap();
+        assert!(unreadable.starts_with("otlp.ca_file: /nowhere: "), "{unreadable}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use whimbrel_control::{AssociationId, UeId};
-use whimbrel_ids::{Instant, RanUeNgapId, Supi};
+use whimbrel_ids::{AmfUeNgapId, Instant, RanUeNgapId, Supi};
 
 /// Octets that a message takes beside its own.
 const OVERHEAD: usize = 96;
@@ -52,8 +52,8 @@ pub struct Message {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Names {
     pub ue: Option<UeId>,
-    /// The slot that its AMF-UE-NGAP-ID names, for messages that arrive after their UE has left.
-    pub slot: Option<u32>,
+    /// For messages that arrive after their UE has left: its slot is that of the UE, its connection number not that of the next one there.
+    pub amf_ue_ngap_id: Option<AmfUeNgapId>,
     /// The gNB's name of it.
     pub ran: Option<(AssociationId, RanUeNgapId)>,
     /// UPF, sequence number, and whether the UPF began the exchange.
@@ -69,6 +69,8 @@ struct Chain {
     /// Whether its subscriber is known.
     named: bool,
     newest: u64,
+    /// The AMF-UE-NGAP-ID of its newest connection.
+    amf_ue_ngap_id: Option<AmfUeNgapId>,
 }
 
 /// All messages that are kept.
@@ -151,11 +153,13 @@ impl Signalling {
         {
             self.octets -= oldest.octets.len() + OVERHEAD;
         }
-        let of_slot = |slot: u32| {
-            let chain = self.chains.get(slot as usize).filter(|c| c.newest > 0)?;
+        let of_connection = |id: AmfUeNgapId| {
+            let slot = id.value() as u32 & (UeId::SLOTS - 1);
+            let chain =
+                self.chains.get(slot as usize).filter(|c| c.newest > 0 && c.amf_ue_ngap_id == Some(id))?;
             Some(UeId { slot, generation: chain.generation })
         };
-        let ue = names.ue.or_else(|| names.slot.and_then(of_slot));
+        let ue = names.ue.or_else(|| names.amf_ue_ngap_id.and_then(of_connection));
         match ue {
             Some(ue) => {
                 if let Some(ran) = names.ran
@@ -169,12 +173,20 @@ impl Signalling {
                     self.attach(first, ue);
                 }
                 self.attach(seq, ue);
+                if let (Some(_), Some(chain)) = (names.amf_ue_ngap_id, self.chains.get_mut(ue.slot as usize))
+                {
+                    chain.amf_ue_ngap_id = names.amf_ue_ngap_id;
+                }
                 // The UPF's request names the UE, and the answer to it only the UPF's session.
                 if let (true, Some(exchange)) = (names.begins, names.exchange) {
                     wait(&mut self.unnamed_n4, exchange, seq);
                 }
             }
             None => {
+                // The UE whose first message waits was refused at once and gets no name; its gNB may give the identity to another UE.
+                if let Some(ran) = names.ran.filter(|_| !names.begins) {
+                    self.unnamed_n2.remove(&ran);
+                }
                 let known = names.exchange.and_then(|e| self.unnamed_n4.remove(&e)).filter(|_| !names.begins);
                 if let Some(ue) = known.and_then(|first| self.get(first)?.ue) {
                     self.attach(seq, ue);
@@ -206,7 +218,12 @@ impl Signalling {
         let Some(message) = self.get_mut(seq).filter(|m| m.ue.is_none()) else { return };
         (message.ue, message.before, message.attached) = (Some(ue), before, attached);
         self.attached = attached;
-        self.chains[slot] = Chain { generation: ue.generation, named: is_same && chain.named, newest: seq };
+        self.chains[slot] = Chain {
+            generation: ue.generation,
+            named: is_same && chain.named,
+            newest: seq,
+            amf_ue_ngap_id: chain.amf_ue_ngap_id.filter(|_| is_same),
+        };
     }
 
     /// A UE is one of this subscriber's.
@@ -382,9 +399,18 @@ mod tests {
         assert_eq!((octets(&s, &[UE], 0), octets(&s, &[next], 0)), (vec![1], vec![2]));
         s.name(supi, next);
         assert_eq!(octets(&s, &s.ues_of(supi), 0), [1, 2], "a subscriber's UEs are shown together");
-        // A message that crosses the release of its UE names the slot alone.
-        push(&mut s, RECEIVED, Names { slot: Some(UE.slot), ..Names::default() }, 3);
-        assert_eq!(octets(&s, &[next], 0), [2, 3]);
+        // A message that crosses the release of its UE names the connection alone.
+        let connection = |number: u64| AmfUeNgapId::new(number << 24 | u64::from(UE.slot));
+        push(&mut s, SENT, Names { amf_ue_ngap_id: connection(1), ..of(next) }, 3);
+        push(&mut s, RECEIVED, Names { amf_ue_ngap_id: connection(1), ..Names::default() }, 4);
+        assert_eq!(octets(&s, &[next], 0), [2, 3, 4]);
+        // A UE that is refused at once has left the slot when the answer to it is sent: it is not the former one.
+        let ran = Some((AssociationId(1), RanUeNgapId(7)));
+        push(&mut s, RECEIVED, Names { ran, begins: true, ..Names::default() }, 5);
+        push(&mut s, SENT, Names { ran, amf_ue_ngap_id: connection(2), ..Names::default() }, 6);
+        push(&mut s, RECEIVED, Names { ran, amf_ue_ngap_id: connection(2), ..Names::default() }, 7);
+        push(&mut s, RECEIVED, Names { ran, amf_ue_ngap_id: connection(1), ..of(next) }, 8);
+        assert_eq!(octets(&s, &[next], 0), [2, 3, 4, 8]);
     }
 
     #[test]

@@ -310,7 +310,7 @@ impl fmt::Display for Notice {
             Self::Forwarding(e) => write!(
                 f,
                 "forwarding could not be switched on ({e}), so UEs reach this host but nothing beyond it: run as \
-                 root, or set net.ipv4.ip_forward=1 and net.ipv6.conf.all.forwarding=1 yourself"
+                 root, or set net.ipv4.ip_forward=1 and net.ipv6.conf.all.forwarding=1 yourself, for a container on its host"
             ),
         }
     }

@@ -18,7 +18,7 @@ impl ControlLoop {
         let cta = self.active.cta();
         let mut names = Names {
             ue: peek.amf_ue_ngap_id.and_then(|id| cta.find_connection(id)),
-            slot: peek.amf_ue_ngap_id.map(|id| id.value() as u32 & (UeId::SLOTS - 1)),
+            amf_ue_ngap_id: peek.amf_ue_ngap_id,
             ran: peek.ran_ue_ngap_id.map(|id| (name, id)),
             begins: peek.procedure_code == ProcedureCode::INITIAL_UE_MESSAGE,
             exchange: None,
@@ -28,7 +28,7 @@ impl ControlLoop {
             let UePagingIdentity::FiveGSTmsi(id) = paging.ue_paging_identity;
             names.ue = cta.find_tmsi(id.tmsi);
         }
-        if names.ue.is_none() && names.slot.is_none() && !names.begins {
+        if names.ue.is_none() && names.amf_ue_ngap_id.is_none() && !names.begins {
             return; // of the gNB
         }
         let peer = self.observer.gnb(name);

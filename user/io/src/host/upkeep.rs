@@ -97,7 +97,8 @@ impl fmt::Display for HostProblem {
             ),
             Self::ForwardingOff { setting } => write!(
                 f,
-                "another program has set {setting} to 0, so UEs reach this host but nothing beyond it; fix: `sysctl -w {setting}=1`"
+                "{setting} is 0, by another program or because this one may not set it, so UEs reach this host but nothing beyond it; fix: \
+                 `sysctl -w {setting}=1`, for a container on its host"
             ),
             Self::Dropped { family, table, chain, device } => {
                 let family_name = match *family {
