@@ -15,9 +15,10 @@ use whimbrel_ids::Supi;
 use crate::columns::ColumnHeader;
 use crate::csv::{CsvRows, RowError};
 use crate::error::StoreError;
-use crate::foreign::{self, Core, Document};
+use crate::foreign::{self, Core, Document, FlowCheck, ImportNote};
 use crate::record::{InvalidRecord, RawRecord, SubscriberRecord};
 use crate::store::{Store, TransactionWriter};
+use crate::subscription::SubscribedFlow;
 
 /// Bad lines that one report names; after these, reading stops.
 pub const BAD_LINES_MAX: usize = 100;
@@ -69,8 +70,10 @@ pub struct ImportCounts {
     pub replaced: u64,
     /// Lines passed over.
     pub skipped: u64,
-    /// Headings of the columns, or names of the fields, that are not imported.
+    /// Headings of the columns that are not imported.
     pub ignored_columns: Vec<String>,
+    /// Parts of another core's database that are not imported, or not as they were written.
+    pub notes: Vec<ImportNote>,
 }
 
 /// A line that cannot be imported.
@@ -248,7 +251,7 @@ impl Store {
     }
 
     /// Imports the subscribers of another core from the exported files of its database, in one transaction; `each` is called for
-    /// each valid record. A file is `mongoexport`'s (one document a line, or an array) or `mongodump`'s (BSON).
+    /// each valid record, and flows that `check` refuses are left out. `Core` says which files are read.
     ///
     /// Errors: [`StoreError::Import`] with up to [`BAD_LINES_MAX`] bad documents; nothing is imported then.
     pub fn import_database(
@@ -257,12 +260,13 @@ impl Store {
         files: Vec<(String, Box<dyn BufRead>)>,
         on_existing: OnExisting,
         run: Run,
+        check: &FlowCheck<'_>,
         each: &mut dyn FnMut(Supi),
     ) -> Result<ImportCounts, StoreError> {
-        let database = foreign::read(core, files)?;
+        let database = foreign::read(core, files, check)?;
         let mut documents = database.documents;
         let imported = self.import_all(run, on_existing, each, |import| {
-            import.imported.ignored_columns = database.ignored.into_iter().collect();
+            import.imported.notes = database.notes.into_list();
             // The place of a document is counted as its line, and named when the import has ended.
             for (place, document) in documents.iter_mut().enumerate() {
                 let record = document.take().and_then(|(name, value)| {
@@ -486,7 +490,9 @@ struct ListedRecord(Result<RawRecord, String>);
 impl<'de> Deserialize<'de> for ListedRecord {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(d)?;
-        Ok(Self::of(foreign::open5gs::converted(&value).unwrap_or(value)))
+        // PCC rules go in by the import of a database, which has the core's check of flows.
+        let refuse = |_: &SubscribedFlow| Err(String::new());
+        Ok(Self::of(foreign::open5gs::converted(&value, &refuse, &mut Vec::new()).unwrap_or(value)))
     }
 }
 

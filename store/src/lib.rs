@@ -40,7 +40,7 @@ pub use cache::Changes;
 pub use copy::{EXCERPT_MAX, Excerpt, ExcerptChanges};
 pub use error::StoreError;
 pub use export::Secrets;
-pub use foreign::Core;
+pub use foreign::{Core, FlowCheck, ImportNote};
 pub use import::{BAD_LINES_MAX, BadLine, Format, ImportCounts, ImportProblem, OnExisting, Run, read_csv};
 pub use record::{
     Algorithm, AuthMethod, InvalidRecord, Msisdn, OperatorCode, SubscriberRecord, SubscriberStatus,

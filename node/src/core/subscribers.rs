@@ -186,6 +186,11 @@ fn arp(a: stored::Arp) -> udm::Arp {
     udm::Arp { priority: a.priority_level, may_preempt: a.may_preempt, preemptable: a.preemptable }
 }
 
+/// Checks a flow of a subscription as [`subscription`] does, which leaves out a wrong one. Errors: what is wrong with it, in words.
+pub fn check_flow(f: &stored::SubscribedFlow) -> Result<(), String> {
+    flow(f).map(|_| ())
+}
+
 /// A flow as the control plane takes it. Errors: what is wrong with it, in words.
 pub(super) fn flow(f: &stored::SubscribedFlow) -> Result<FlowPolicy, String> {
     let filter = |text: &String| packet_filter(text).ok_or_else(|| format!("`{text}` is no packet filter"));

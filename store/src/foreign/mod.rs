@@ -1,20 +1,32 @@
-//! Subscribers in the exported databases of other cores, as `mongoexport` (JSON) or `mongodump` (BSON) write them.
+//! Subscribers in the exported databases of other cores: documents that `mongoexport` (JSON) or `mongodump` (BSON) write, an SQL dump, an
+//! SQLite file, or lines of values.
 //!
 //! A document becomes the JSON of a record of ours, which is then checked as every import is. What has no counterpart here is left out,
-//! and its fields are named.
+//! and a sentence says so ([`ImportNote`]).
 
 mod bson;
+mod ella;
+mod flows;
 mod free5gc;
+mod notes;
+mod oai;
 pub(crate) mod open5gs;
+mod sql;
+mod srsran;
 
-use std::collections::BTreeSet;
 use std::io::{self, BufRead, Read};
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::csv::CsvRows;
 use crate::error::StoreError;
 use crate::import::ImportProblem;
+
+pub use flows::FlowCheck;
+pub use notes::ImportNote;
+pub(crate) use notes::ImportNotes;
 
 /// Octets of one JSON document at most: MongoDB's own bound for BSON.
 const DOCUMENT_OCTETS_MAX: usize = 16 << 20;
@@ -26,8 +38,14 @@ const ARRAY_OCTETS_MAX: u64 = 2 << 30;
 pub enum Core {
     /// Open5GS: the collection `subscribers` of the database `open5gs`.
     Open5gs,
-    /// free5GC: the collections `subscriptionData.*` of the database `free5gc`.
+    /// free5GC: the collections `subscriptionData.*` and `policyData.ues.*` of the database `free5gc`.
     Free5gc,
+    /// Ella Core: its SQLite database `ella.db`.
+    EllaCore,
+    /// OpenAirInterface: an SQL dump of the database `oai_db`.
+    OpenAirInterface,
+    /// srsRAN 4G: the list `user_db.csv`.
+    Srsran4g,
 }
 
 /// Where a subscriber was found, and what was made of it.
@@ -57,8 +75,7 @@ impl Document {
 #[derive(Default)]
 pub(crate) struct Database {
     pub(crate) documents: Vec<Document>,
-    /// Names of fields and of kinds of documents that are not imported.
-    pub(crate) ignored: BTreeSet<String>,
+    pub(crate) notes: ImportNotes,
 }
 
 /// A file and a line, or in BSON a document.
@@ -68,38 +85,88 @@ struct DocumentPosition {
     line: u64,
 }
 
-/// Reads all files. Errors: a file cannot be read.
-pub(crate) fn read(core: Core, files: Vec<(String, Box<dyn BufRead>)>) -> Result<Database, StoreError> {
+/// Reads all files; flows that `check` refuses are left out. Errors: a file cannot be read.
+pub(crate) fn read(
+    core: Core,
+    files: Vec<(String, Box<dyn BufRead>)>,
+    check: &FlowCheck<'_>,
+) -> Result<Database, StoreError> {
     let mut database = Database::default();
     let mut join = free5gc::Join::default();
     for (name, mut input) in files {
         let file: Arc<str> = name.into();
-        documents(&mut input, &mut |line, document| {
-            let place = DocumentPosition { file: file.clone(), line };
-            match (document, core) {
-                (Err(problem), _) => database.documents.push(Document::bad(&place, problem)),
-                (Ok(document), Core::Open5gs) => open5gs_document(&mut database, &place, &document),
-                (Ok(document), Core::Free5gc) => join.take(&mut database, &place, document),
-            }
-        })?;
+        match core {
+            Core::Open5gs | Core::Free5gc => documents(&mut input, &mut |line, document| {
+                let place = DocumentPosition { file: file.clone(), line };
+                match (document, core) {
+                    (Err(problem), _) => database.documents.push(Document::bad(&place, problem)),
+                    (Ok(document), Core::Open5gs) => {
+                        open5gs_document(&mut database, &place, &document, check)
+                    }
+                    (Ok(document), _) => join.take(&mut database, &place, document),
+                }
+            })?,
+            Core::EllaCore => ella::read(&mut input, &file, &mut database)?,
+            Core::OpenAirInterface => oai::documents(&mut input, &file, &mut |place, part| match part {
+                oai::DumpPart::Document(document) => join.take(&mut database, place, document),
+                oai::DumpPart::OtherTable(table) => {
+                    let sentence =
+                        format!("The table {table} is left out, because it holds no subscription.");
+                    database.notes.add(place, "", vec![sentence]);
+                }
+                oai::DumpPart::Problem(problem) => database.documents.push(Document::bad(place, problem)),
+            })?,
+            Core::Srsran4g => srsran_lines(input, &file, &mut database)?,
+        }
     }
-    join.finish(&mut database);
+    join.finish(&mut database, check);
     Ok(database)
 }
 
-fn open5gs_document(database: &mut Database, place: &DocumentPosition, document: &Value) {
-    database.documents.push(match open5gs::converted(document) {
+fn open5gs_document(
+    database: &mut Database,
+    place: &DocumentPosition,
+    document: &Value,
+    check: &FlowCheck<'_>,
+) {
+    let mut notes = Vec::new();
+    match open5gs::converted(document, check, &mut notes) {
         Some(record) => {
-            open5gs::ignored(document, &mut database.ignored);
-            Document::good(place, document["imsi"].as_str().unwrap_or_default(), record)
+            let imsi = document["imsi"].as_str().unwrap_or_default();
+            database.notes.add(place, imsi, notes);
+            database.documents.push(Document::good(place, imsi, record));
         }
-        None => Document::bad(
-            place,
-            ImportProblem::Json(
-                "this is no document of Open5GS's collection `subscribers`: it lacks imsi or security".into(),
-            ),
-        ),
-    });
+        None => {
+            let text = "this is no document of Open5GS's collection `subscribers`: it lacks imsi or security";
+            database.documents.push(Document::bad(place, ImportProblem::Json(text.into())));
+        }
+    }
+}
+
+fn srsran_lines(input: Box<dyn BufRead>, file: &Arc<str>, database: &mut Database) -> io::Result<()> {
+    let mut rows = CsvRows::new(input);
+    while let Some(row) = rows.next()? {
+        let place = DocumentPosition { file: file.clone(), line: row.line };
+        let mut notes = Vec::new();
+        match srsran::line(row.fields, &mut notes) {
+            srsran::ListedUe::Record(imsi, record) => {
+                database.notes.add(&place, &imsi, notes);
+                database.documents.push(Document::good(&place, &imsi, record));
+            }
+            srsran::ListedUe::Xor(imsi) => {
+                let sentence = "A subscriber with the algorithm XOR is left out, because 5G has Milenage and TUAK alone.";
+                database.notes.add(&place, &imsi, vec![sentence.into()]);
+            }
+            srsran::ListedUe::Problem(problem) => database.documents.push(Document::bad(&place, problem)),
+        }
+    }
+    Ok(())
+}
+
+/// The prefix of 64 bits of an address, as a session has it (TS 23.501 §5.8.2.2).
+fn prefix_of(address: Ipv6Addr) -> String {
+    let prefix = Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX));
+    format!("{prefix}/64")
 }
 
 type Each<'a> = dyn FnMut(u64, Result<Value, ImportProblem>) + 'a;

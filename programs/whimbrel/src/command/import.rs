@@ -15,8 +15,14 @@ use crate::cli::ConfigFile;
 pub(crate) enum ImportCommand {
     /// Import Open5GS's collection `subscribers`: a file of mongoexport (JSON) or mongodump (BSON).
     Open5gs(ImportOptions),
-    /// Import free5GC's collections `subscriptionData.*`: their files of mongoexport (JSON) or mongodump (BSON), together.
+    /// Import free5GC's collections `subscriptionData.*` and `policyData.ues.*`: their files of mongoexport (JSON) or mongodump (BSON), together.
     Free5gc(ImportOptions),
+    /// Import Ella Core's database: the file ella.db of its data folder or its backup.
+    Ella(ImportOptions),
+    /// Import OpenAirInterface's database oai_db: a dump of MySQL (SQL).
+    Oai(ImportOptions),
+    /// Import srsRAN 4G's list user_db.csv.
+    Srsran(ImportOptions),
 }
 
 #[derive(Args)]
@@ -38,6 +44,9 @@ pub(crate) fn run(command: &ImportCommand) -> Done {
     match command {
         ImportCommand::Open5gs(options) => import(Core::Open5gs, options),
         ImportCommand::Free5gc(options) => import(Core::Free5gc, options),
+        ImportCommand::Ella(options) => import(Core::EllaCore, options),
+        ImportCommand::Oai(options) => import(Core::OpenAirInterface, options),
+        ImportCommand::Srsran(options) => import(Core::Srsran4g, options),
     }
 }
 
@@ -53,7 +62,14 @@ fn import(core: Core, options: &ImportOptions) -> Done {
         }
     };
     let run = if options.dry_run { Run::Rehearse } else { Run::Keep };
-    let done = store.import_database(core, files, options.on_existing.into(), run, &mut each);
+    let done = store.import_database(
+        core,
+        files,
+        options.on_existing.into(),
+        run,
+        &whimbrel_node::core::check_flow,
+        &mut each,
+    );
     let done = done.map_err(|e| match e {
         StoreError::Import(lines) => {
             let lines: String = lines.iter().map(|l| format!("\n  {l}")).collect();
@@ -61,8 +77,8 @@ fn import(core: Core, options: &ImportOptions) -> Done {
         }
         other => other.to_string(),
     })?;
-    if !done.ignored_columns.is_empty() {
-        eprintln!("not imported: {}", done.ignored_columns.join(", "));
+    for note in &done.notes {
+        eprintln!("note: {note}");
     }
     if let Some(supi) = first_of_others {
         eprintln!("{}", other_plmn(supi, of_others, served));
@@ -89,7 +105,7 @@ fn opened(core: Core, paths: &[PathBuf]) -> Result<Vec<Input>, String> {
             found = entries.filter(|entry| is_collection(core, entry)).collect();
             found.sort();
             if found.is_empty() {
-                return Err(format!("{} has no exported collection of subscribers", path.display()));
+                return Err(format!("{} has no exported file of subscribers", path.display()));
             }
         }
         for file in found {
@@ -101,13 +117,20 @@ fn opened(core: Core, paths: &[PathBuf]) -> Result<Vec<Input>, String> {
     Ok(files)
 }
 
-/// Whether a file of a folder is a collection with subscribers; `mongodump` writes a file of metadata beside each.
+/// Whether a file of a folder holds subscribers; `mongodump` writes a file of metadata beside each collection, and free5GC's web console
+/// keeps a copy of the keys for itself.
 fn is_collection(core: Core, file: &std::path::Path) -> bool {
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let stem = name.strip_suffix(".bson").or(name.strip_suffix(".json")).unwrap_or_default();
     match core {
         Core::Open5gs => stem == "subscribers",
-        Core::Free5gc => stem.starts_with("subscriptionData.") && !stem.ends_with(".metadata"),
+        Core::Free5gc => {
+            let is_collection = stem.starts_with("subscriptionData.") || stem.starts_with("policyData.ues.");
+            is_collection && !stem.ends_with(".metadata") && !stem.ends_with(".webAuthenticationSubscription")
+        }
+        Core::EllaCore => name == "ella.db",
+        Core::OpenAirInterface => name.ends_with(".sql"),
+        Core::Srsran4g => name == "user_db.csv",
     }
 }
 
@@ -151,6 +174,6 @@ mod tests {
         assert_eq!(count(), 1);
         let e = import(Core::Free5gc, &options(false)).unwrap_err();
         assert!(e.contains("imsi-999700000000001 is a subscriber already"), "{e}");
-        assert!(import(Core::Open5gs, &options(true)).unwrap_err().contains("no exported collection"));
+        assert!(import(Core::Open5gs, &options(true)).unwrap_err().contains("no exported file"));
     }
 }
