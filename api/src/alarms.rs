@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::handlers::HandlerResult;
-use super::routes::{Reply, RoutedRequest};
+use super::routes::{HandlerResult, Json, RoutedRequest, TypedReply};
 use super::{HandlerContext, why};
 use whimbrel_node::clock;
 use whimbrel_node::observation::{Condition, Name};
@@ -14,17 +14,18 @@ use whimbrel_node::observation::{Condition, Name};
 const OF_EACH_MAX: usize = 20;
 
 /// An alarm as the API gives it.
-#[derive(Serialize)]
-struct Alarm {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Alarm {
     /// `critical`: a part of the core does not serve. `major`: a gNB is down. `minor`: a UE or session is refused, or a part is limited.
+    #[schemars(extend("enum" = ["critical", "major", "minor"]))]
     severity: &'static str,
-    /// What it is about: a part of the core, a gNB, a UE.
+    /// Its subject: a part of the core, a gNB, a UE.
     subject: String,
     /// Since when, RFC 3339; `None` where no time is known.
     since: Option<String>,
-    /// What is wrong, and why.
+    /// The fault, and its reason.
     sentence: String,
-    /// What to do.
+    /// How to mend it.
     fix: Option<String>,
 }
 
@@ -49,7 +50,7 @@ fn capitalised(text: &str) -> String {
     }
 }
 
-pub(super) async fn list(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
+pub(super) async fn list(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult<Json<Vec<Alarm>>> {
     let mut alarms = Vec::new();
     let parts = shared.console.components(|c| c.all().cloned().collect::<Vec<_>>());
     for part in parts.into_iter().filter(|p| p.condition != Condition::Up) {
@@ -67,7 +68,7 @@ pub(super) async fn list(shared: Arc<HandlerContext>, _: RoutedRequest) -> Handl
         "major" => 1,
         _ => 2,
     });
-    Reply::json(&alarms)
+    TypedReply::json(&alarms)
 }
 
 #[cfg(test)]

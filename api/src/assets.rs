@@ -52,7 +52,7 @@ impl File {
         let tag = format!("\"{hex}\"");
         let is_known = headers.get(IF_NONE_MATCH).and_then(|v| v.to_str().ok()) == Some(tag.as_str());
         let reply = match is_known {
-            true => Reply::empty().with(StatusCode::NOT_MODIFIED),
+            true => Reply::without_body(StatusCode::NOT_MODIFIED),
             false => Reply::text(self.content_type, self.text),
         };
         let tag = HeaderValue::try_from(tag).unwrap_or(HeaderValue::from_static("\"0\""));

@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use hyper::body::{Bytes, Frame};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use tokio::sync::mpsc;
 use whimbrel_control::UeId;
 use whimbrel_ids::Supi;
@@ -20,9 +22,10 @@ use whimbrel_node::observation::capture::{N2Packets, udp_packet};
 use whimbrel_node::observation::{ConsoleCommand, Interface, Message, TunnelEnd};
 
 use super::auth::Caller;
-use super::handlers::{self, HandlerResult};
+use super::input::{PathParts, Query, SupiPart};
+use super::openapi::OperationDescription;
 use super::problem::ProblemDetails;
-use super::routes::{Reply, RoutedRequest};
+use super::routes::{AnswerKind, HandlerResult, Reply, RoutedRequest};
 use super::{HandlerContext, signalling};
 use crate::pcapng;
 
@@ -37,13 +40,41 @@ const CHUNKS_MAX: usize = 4;
 /// The port of PFCP (TS 29.244 §6.3.1).
 const PFCP_PORT: u16 = 8805;
 
-pub(super) async fn of_ue(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let supi = handlers::supi(request.param(0))?;
-    let live = match request.query.get("live").map(String::as_str) {
-        None | Some("false") => false,
-        Some("" | "true") => true,
-        Some(_) => return Err(ProblemDetails::bad_request("`live` is true or false")),
-    };
+/// A word of a query that is true or false; true, too, where the name stands alone.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[schemars(inline)]
+enum Flag {
+    #[serde(rename = "false")]
+    False,
+    #[serde(rename = "true", alias = "")]
+    True,
+}
+
+/// The kind of capture.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct CaptureQuery {
+    /// If true, new messages and the UE's packets on N3 follow until the client leaves.
+    live: Option<Flag>,
+}
+
+/// A capture in the form of pcapng.
+pub(super) struct PcapNg;
+
+impl AnswerKind for PcapNg {
+    fn describe(operation: &mut OperationDescription<'_>) {
+        let schema = serde_json::json!({ "type": "string", "format": "binary" });
+        operation.add_answer("200", "Done", &[(CONTENT_TYPE, schema)]);
+    }
+}
+
+pub(super) async fn of_ue(
+    shared: Arc<HandlerContext>,
+    request: RoutedRequest,
+    path: PathParts<SupiPart>,
+    Query(query): Query<CaptureQuery>,
+) -> HandlerResult<PcapNg> {
+    let supi = path.supi();
+    let live = matches!(query.live, Some(Flag::True));
     if !shared.console.signalling(|s| s.is_on()) {
         return Err(ProblemDetails::conflict("no signalling is kept: `api.signalling_mib` is 0"));
     }
@@ -63,11 +94,11 @@ pub(super) async fn of_ue(shared: Arc<HandlerContext>, request: RoutedRequest) -
     let mut first = pcapng::head();
     capture.look(&mut first).await?;
     if !live {
-        return Ok(Reply::text(CONTENT_TYPE, first));
+        return Ok(Reply::text(CONTENT_TYPE, first).into());
     }
     let (to_client, chunks) = mpsc::channel(CHUNKS_MAX);
     tokio::spawn(capture.follow(first, to_client));
-    Ok(Reply::text(CONTENT_TYPE, Body::new(Chunks(chunks))))
+    Ok(Reply::text(CONTENT_TYPE, Body::new(Chunks(chunks))).into())
 }
 
 const CONTENT_TYPE: &str = "application/x-pcapng";

@@ -2,71 +2,106 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use whimbrel_control::Locate;
 use whimbrel_control::policy::{FlowGate, FlowName};
 use whimbrel_control::smf::Modification;
 use whimbrel_control::udm::Ambr;
-use whimbrel_ids::{PduSessionId, Supi, Tac, Tai};
+use whimbrel_ids::{PduSessionId, Supi, Tai};
 use whimbrel_node::clock;
+use whimbrel_store::{BitRate, TacNumber, Text, TextForm, Whole};
 
 use super::HandlerContext;
+use super::input::{LimitQuery, PageLimit, PathParts, Query, SupiPart, page};
+use super::openapi::{self, OperationDescription};
+use super::operations::{self, WaitQuery};
 use super::problem::ProblemDetails;
-use super::routes::{Reply, RoutedRequest};
-use super::{operations, why};
+use super::routes::{
+    AnswerKind, Empty, HandlerResult, Json, OperationAnswer, Reply, RoutedRequest, TypedReply,
+};
+use super::why;
 use whimbrel_node::observation::{
-    Component, Condition, ConsoleCommand, Metric, ProcedureName, UePage, UeView, UesRequest,
+    ClusterView, Component, Condition, ConsoleCommand, GnbView, Metric, ProcedureName, RefusalRecord, UePage,
+    UeView, UesRequest,
 };
 
-/// Items of one page.
-const PAGE_MAX: usize = 1000;
-
-pub(super) type HandlerResult = Result<Reply, ProblemDetails>;
-
 /// The state of the core.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Status")]
 pub struct CoreStatus {
+    /// Version of the program.
     pub version: String,
+    /// Name of the AMF.
     pub amf: String,
+    /// PLMN that is served.
     pub plmn: String,
+    /// Time of the start, RFC 3339.
     pub started: String,
+    /// Time of the answer, RFC 3339.
     pub now: String,
+    /// Seconds since the start.
     pub uptime_s: u64,
+    /// The worst condition of all components.
     pub condition: Condition,
+    /// The parts of the core.
     pub components: Vec<Component>,
+    /// gNBs that are up.
     pub gnbs: u64,
+    /// UEs with a context.
     pub ues: u64,
+    /// UEs in the state 5GMM-REGISTERED.
     pub ues_registered: u64,
+    /// UEs in 5GMM-CONNECTED mode.
     pub ues_connected: u64,
+    /// PDU sessions of all UEs.
     pub pdu_sessions: u64,
+    /// Counts and latencies of each procedure.
     pub procedures: Vec<ProcedureStatus>,
+    /// Packets and octets since the start.
     pub throughput: Throughput,
     /// Number of the newest event.
     pub last_event: u64,
 }
 
 /// One procedure's counts, and its latencies over the last seconds (since the start where none ran lately).
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Procedure")]
 pub struct ProcedureStatus {
+    /// Name of the procedure.
     pub name: String,
+    /// Procedures that were completed.
     pub completed: u64,
+    /// Procedures that were refused or failed.
     pub refused: u64,
+    /// Median in microseconds.
     pub p50_us: u64,
+    /// 99th percentile in microseconds.
     pub p99_us: u64,
+    /// 99.9th percentile in microseconds.
     pub p999_us: u64,
+    /// Median of the core's own work on it, without waiting for peers, since the start.
     pub core_p50_us: u64,
+    /// 99th percentile of that work.
     pub core_p99_us: u64,
+    /// 99.9th percentile of that work.
     pub core_p999_us: u64,
 }
 
 /// Traffic since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Throughput {
+    /// Packets from UEs.
     pub ul_packets: u64,
+    /// Octets from UEs.
     pub ul_octets: u64,
+    /// Packets to UEs.
     pub dl_packets: u64,
+    /// Octets to UEs.
     pub dl_octets: u64,
+    /// NGAP messages received.
     pub n2_received: u64,
+    /// NGAP messages sent.
     pub n2_sent: u64,
 }
 
@@ -81,7 +116,7 @@ struct CpfStatus {
     components: Vec<Component>,
 }
 
-pub(super) async fn status(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
+pub(super) async fn status(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult<Json<CoreStatus>> {
     let (console, now) = (&shared.console, clock::now());
     if !shared.is_core {
         return Reply::json(&CpfStatus {
@@ -91,7 +126,8 @@ pub(super) async fn status(shared: Arc<HandlerContext>, _: RoutedRequest) -> Han
             uptime_s: now.since(console.started).as_secs(),
             condition: console.components(|c| c.overall()),
             components: console.components(|c| c.all().cloned().collect()),
-        });
+        })
+        .map(TypedReply::from);
     }
     let m = &console.metrics;
     let procedures = ProcedureName::ALL.iter().map(|&p| {
@@ -137,31 +173,48 @@ pub(super) async fn status(shared: Arc<HandlerContext>, _: RoutedRequest) -> Han
         },
         last_event: console.events(|e| e.last()),
     };
-    Reply::json(&status)
+    TypedReply::json(&status)
 }
 
-pub(super) async fn gnbs(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
+pub(super) async fn gnbs(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult<Json<Vec<GnbView>>> {
     let mut gnbs = shared.console.commands.ask(ConsoleCommand::ListGnbs).await?;
     for gnb in &mut gnbs {
         let place = shared.config.gnb_positions.iter().find(|p| p.gnb.0 == gnb.id);
         (gnb.latitude, gnb.longitude) = (place.map(|p| p.latitude.0), place.map(|p| p.longitude.0));
     }
-    Reply::json(&gnbs)
+    TypedReply::json(&gnbs)
 }
 
 /// The processes that serve UEs.
-pub(super) async fn cluster(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
-    Reply::json(&shared.console.commands.ask(ConsoleCommand::Cluster).await?)
+pub(super) async fn cluster(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+) -> HandlerResult<Json<ClusterView>> {
+    TypedReply::json(&shared.console.commands.ask(ConsoleCommand::Cluster).await?)
 }
 
-pub(super) async fn ues(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    Reply::json(&listed(&shared, &request).await?)
+/// A list of UEs.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct UesQuery {
+    /// Only SUPIs that sort after this one.
+    after: Option<Text<Supi>>,
+    /// Most items to return; 100 if absent.
+    limit: Option<PageLimit>,
+    /// SUPI, IMEI, 5G-GUTI, address or gNB, or a part of these.
+    find: Option<String>,
 }
 
-async fn listed(shared: &Arc<HandlerContext>, request: &RoutedRequest) -> Result<UePage, ProblemDetails> {
-    let after = request.query.get("after").map(|text| supi(text)).transpose()?;
-    let limit = page(request)?;
-    if let Some(text) = request.query.get("find").map(|t| t.trim()).filter(|t| !t.is_empty()) {
+pub(super) async fn ues(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    Query(query): Query<UesQuery>,
+) -> HandlerResult<Json<UePage>> {
+    TypedReply::json(&listed(&shared, &query).await?)
+}
+
+async fn listed(shared: &Arc<HandlerContext>, query: &UesQuery) -> Result<UePage, ProblemDetails> {
+    let (after, limit) = (query.after.map(|after| after.0), page(query.limit));
+    if let Some(text) = query.find.as_deref().map(str::trim).filter(|t| !t.is_empty()) {
         let (ues, next) = why::found(shared, text, after, limit).await?;
         return Ok(UePage { ues, next });
     }
@@ -170,28 +223,41 @@ async fn listed(shared: &Arc<HandlerContext>, request: &RoutedRequest) -> Result
 }
 
 /// A UE in a list.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "UeSummary")]
 struct UeSummaryView {
+    /// SUPI of the UE.
     supi: String,
+    /// State of 5GMM.
     state: String,
+    /// CM-CONNECTED or CM-IDLE.
     cm_state: String,
+    /// Its gNB, or the last one.
     gnb: Option<String>,
+    /// Its TAI, or the last known one.
     tai: Option<String>,
+    /// Addresses of its sessions.
     addresses: Vec<String>,
+    /// When it was there, RFC 3339.
     seen: Option<String>,
 }
 
 /// Some UEs in a list.
-#[derive(Serialize)]
-struct UeSummaryPage {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct UeSummaryPage {
+    /// The UEs of this page.
     ues: Vec<UeSummaryView>,
     /// The `after` of the next request; `None` at the end.
     next: Option<String>,
 }
 
 /// The same UEs as [`ues`], with what a list of many shows of each.
-pub(super) async fn ue_summaries(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let UePage { ues, next } = listed(&shared, &request).await?;
+pub(super) async fn ue_summaries(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    Query(query): Query<UesQuery>,
+) -> HandlerResult<Json<UeSummaryPage>> {
+    let UePage { ues, next } = listed(&shared, &query).await?;
     let summary = |ue: UeView| UeSummaryView {
         addresses: ue.sessions.into_iter().filter_map(|s| s.ipv4.or(s.ipv6)).collect(),
         supi: ue.supi,
@@ -201,28 +267,42 @@ pub(super) async fn ue_summaries(shared: Arc<HandlerContext>, request: RoutedReq
         tai: ue.tai,
         seen: ue.seen,
     };
-    Reply::json(&UeSummaryPage { ues: ues.into_iter().map(summary).collect(), next })
+    TypedReply::json(&UeSummaryPage { ues: ues.into_iter().map(summary).collect(), next })
 }
 
-pub(super) async fn ue(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let supi = supi(request.param(0))?;
+pub(super) async fn ue(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    path: PathParts<SupiPart>,
+) -> HandlerResult<Json<UeView>> {
+    let supi = path.supi();
     match shared.console.commands.ask(|reply| ConsoleCommand::ShowUe(supi, reply)).await? {
-        Some(ue) => Reply::json(&ue),
+        Some(ue) => TypedReply::json(&ue),
         None => Err(ProblemDetails::not_found(format!(
             "there is no UE with SUPI {supi}; `whimbrel why {supi}` may explain why"
         ))),
     }
 }
 
-pub(super) async fn deregister(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let (supi, patience) = (supi(request.param(0))?, operations::patience(&request)?);
+pub(super) async fn deregister(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    path: PathParts<SupiPart>,
+    Query(wait): Query<WaitQuery>,
+) -> HandlerResult<OperationAnswer> {
+    let (supi, patience) = (path.supi(), wait.patience());
     let operation = shared.console.commands.ask(|reply| ConsoleCommand::Deregister(supi, reply)).await?;
     operations::answer(&shared, operation.ok_or_else(|| not_registered(supi))?, patience).await
 }
 
 /// Has the core emit the event `reachable` once the UE can be reached.
-pub(super) async fn notify_reachable(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let (supi, patience) = (supi(request.param(0))?, operations::patience(&request)?);
+pub(super) async fn notify_reachable(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    path: PathParts<SupiPart>,
+    Query(wait): Query<WaitQuery>,
+) -> HandlerResult<OperationAnswer> {
+    let (supi, patience) = (path.supi(), wait.patience());
     let operation = shared.console.commands.ask(|reply| ConsoleCommand::NotifyReachable(supi, reply)).await?;
     operations::answer(&shared, operation.ok_or_else(|| not_registered(supi))?, patience).await
 }
@@ -231,32 +311,141 @@ fn not_registered(supi: Supi) -> ProblemDetails {
     ProblemDetails::not_found(format!("no UE with SUPI {supi} is registered"))
 }
 
+/// The reports of a UE's location that are asked for.
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum LocationReport {
+    /// One report, at once.
+    #[default]
+    Now,
+    /// One with each change of the cell.
+    Cells,
+    /// Presence in the tracking area `tac`.
+    Area,
+    /// No further reports.
+    Stop,
+}
+
+/// The location that is asked for.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct LocateQuery {
+    /// Kind of the reports; `now` if absent.
+    report: Option<LocationReport>,
+    /// Of `report=area`: the tracking area whose presence is reported.
+    tac: Option<TacNumber>,
+}
+
 /// Locates a UE, or starts or stops its location reports, by the query. The UE and the events have the result.
-pub(super) async fn locate(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let supi = supi(request.param(0))?;
-    let wish = match request.query.get("report").map_or("now", String::as_str) {
-        "now" => Locate::Now,
-        "cells" => Locate::CellChanges,
-        "stop" => Locate::Stop,
-        "area" => {
-            let tac = u32::try_from(request.number("tac", u64::MAX)?).ok().and_then(Tac::new);
-            let tac = tac.ok_or_else(|| ProblemDetails::bad_request("`tac` is 0 to 16777215"))?;
+pub(super) async fn locate(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    path: PathParts<SupiPart>,
+    Query(query): Query<LocateQuery>,
+) -> HandlerResult<Empty> {
+    let supi = path.supi();
+    let wish = match query.report.unwrap_or_default() {
+        LocationReport::Now => Locate::Now,
+        LocationReport::Cells => Locate::CellChanges,
+        LocationReport::Stop => Locate::Stop,
+        LocationReport::Area => {
+            let tac = query.tac.and_then(TacNumber::tac);
+            let tac = tac.ok_or_else(|| ProblemDetails::bad_request("`report=area` needs `tac`"))?;
             Locate::Presence(Tai { plmn: shared.config.amf.plmn, tac })
         }
-        _ => return Err(ProblemDetails::bad_request("`report` is now, cells, area or stop")),
     };
     match shared.console.commands.ask(|reply| ConsoleCommand::Locate(supi, wish, reply)).await? {
-        true => Ok(Reply::empty()),
+        true => Ok(TypedReply::empty()),
         false => Err(ProblemDetails::not_found(format!("no UE with SUPI {supi} is registered"))),
     }
 }
 
+/// A PDU session of a UE.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct SessionPath {
+    /// SUPI, imsi-999700000000001 or its digits.
+    supi: Text<Supi>,
+    /// PDU session identity.
+    id: Whole<1, 15>,
+}
+
+/// The name of a flow.
+enum FlowNameText {}
+
+impl JsonSchema for FlowNameText {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "FlowNameText".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "pattern": "^[0-9a-z-]{1,16}$" })
+    }
+}
+
+/// A gate that opens or closes: the flow, a colon, and the directions that are open.
+struct GateChange {
+    flow: FlowName,
+    gate: FlowGate,
+}
+
+impl std::str::FromStr for GateChange {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (name, state) = text.split_once(':').unwrap_or((text, "open"));
+        let open = |direction| state == "open" || state == direction;
+        if !matches!(state, "open" | "closed" | "uplink" | "downlink") {
+            return Err("a gate is open, closed, uplink or downlink");
+        }
+        Ok(Self {
+            flow: name.parse()?,
+            gate: FlowGate { uplink: open("uplink"), downlink: open("downlink") },
+        })
+    }
+}
+
+impl TextForm for GateChange {
+    const PATTERN: &'static str = "^[0-9a-z-]{1,16}(:(open|closed|uplink|downlink))?$";
+}
+
+/// A change of a session: one of these alone.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct ModifyQuery {
+    /// Set up the QoS flow of this name.
+    #[schemars(with = "Option<FlowNameText>")]
+    add_flow: Option<Text<FlowName>>,
+    /// Remove the QoS flow of this name.
+    #[schemars(with = "Option<FlowNameText>")]
+    remove_flow: Option<Text<FlowName>>,
+    /// With `downlink`: the session's AMBR, such as 10 Mbps.
+    uplink: Option<BitRate>,
+    /// With `uplink`: the session's AMBR.
+    downlink: Option<BitRate>,
+    /// A flow's name, a colon, and open, closed, uplink or downlink.
+    gate: Option<Text<GateChange>>,
+    /// If present: relocate the PDU session anchor, SSC mode 2 or 3 (TS 23.502 §4.3.5).
+    reanchor: Option<String>,
+    /// If present: deactivate the session's user plane (TS 23.502 §4.3.7).
+    deactivate: Option<String>,
+    /// If present: release the session (TS 23.502 §4.3.4.2).
+    release: Option<String>,
+}
+
 /// Changes a session, by the query.
-pub(super) async fn modify_session(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let supi = supi(request.param(0))?;
-    let psi = request.param(1).parse().ok().and_then(PduSessionId::new);
+pub(super) async fn modify_session(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    PathParts(path): PathParts<SessionPath>,
+    Query(change): Query<ModifyQuery>,
+    Query(wait): Query<WaitQuery>,
+) -> HandlerResult<OperationAnswer> {
+    let supi = path.supi.0;
+    let psi = u8::try_from(path.id.value()).ok().and_then(PduSessionId::new);
     let psi = psi.ok_or_else(|| ProblemDetails::bad_request("a PDU session identity is 1 to 15"))?;
-    let (modification, patience) = (modification(&request)?, operations::patience(&request)?);
+    let (modification, patience) = (modification(change)?, wait.patience());
     let asked = |reply| ConsoleCommand::ModifySession(supi, psi, modification, reply);
     let operation = shared.console.commands.ask(asked).await?;
     let none =
@@ -264,36 +453,22 @@ pub(super) async fn modify_session(shared: Arc<HandlerContext>, request: RoutedR
     operations::answer(&shared, operation.ok_or_else(none)?, patience).await
 }
 
-fn modification(request: &RoutedRequest) -> Result<Modification, ProblemDetails> {
-    let given = |name: &str| request.query.get(name).map(String::as_str);
-    let flow = |text: &str| text.parse::<FlowName>().map_err(ProblemDetails::bad_request);
-    let rate = |text: &str| {
-        let rate = text.parse::<whimbrel_store::BitRate>();
-        rate.map(|r| r.kbps()).map_err(|e| ProblemDetails::bad_request(e.to_string()))
-    };
+fn modification(change: ModifyQuery) -> Result<Modification, ProblemDetails> {
     let whole = [
-        ("reanchor", Modification::Reanchor),
-        ("deactivate", Modification::Deactivate),
-        ("release", Modification::Release),
+        (change.reanchor, Modification::Reanchor),
+        (change.deactivate, Modification::Deactivate),
+        (change.release, Modification::Release),
     ];
-    if let Some((_, modification)) = whole.iter().find(|(name, _)| request.query.contains_key(*name)) {
-        return Ok(*modification);
+    if let Some((_, modification)) = whole.into_iter().find(|(given, _)| given.is_some()) {
+        return Ok(modification);
     }
-    match (given("add_flow"), given("remove_flow"), given("uplink"), given("downlink"), given("gate")) {
-        (Some(name), None, None, None, None) => Ok(Modification::AddFlow(flow(name)?)),
-        (None, Some(name), None, None, None) => Ok(Modification::RemoveFlow(flow(name)?)),
+    match (change.add_flow, change.remove_flow, change.uplink, change.downlink, change.gate) {
+        (Some(name), None, None, None, None) => Ok(Modification::AddFlow(name.0)),
+        (None, Some(name), None, None, None) => Ok(Modification::RemoveFlow(name.0)),
         (None, None, Some(up), Some(down), None) => {
-            Ok(Modification::Ambr(Ambr { ul_kbps: rate(up)?, dl_kbps: rate(down)? }))
+            Ok(Modification::Ambr(Ambr { ul_kbps: up.kbps(), dl_kbps: down.kbps() }))
         }
-        (None, None, None, None, Some(gate)) => {
-            let (name, state) = gate.split_once(':').unwrap_or((gate, "open"));
-            let open = |direction| state == "open" || state == direction;
-            if !matches!(state, "open" | "closed" | "uplink" | "downlink") {
-                return Err(ProblemDetails::bad_request("a gate is open, closed, uplink or downlink"));
-            }
-            let gate = FlowGate { uplink: open("uplink"), downlink: open("downlink") };
-            Ok(Modification::Gate(flow(name)?, gate))
-        }
+        (None, None, None, None, Some(Text(GateChange { flow, gate }))) => Ok(Modification::Gate(flow, gate)),
         _ => Err(ProblemDetails::bad_request(
             "name one change: `add_flow`, `remove_flow`, `uplink` with `downlink`, `gate`, `reanchor`, `deactivate` or \
              `release`",
@@ -302,33 +477,44 @@ fn modification(request: &RoutedRequest) -> Result<Modification, ProblemDetails>
 }
 
 /// The newest refusals of all.
-pub(super) async fn refusals(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let limit = page(&request)?;
-    Reply::json(&shared.console.histories(|h| h.newest(limit)))
+pub(super) async fn refusals(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    Query(query): Query<LimitQuery>,
+) -> HandlerResult<Json<Vec<RefusalRecord>>> {
+    TypedReply::json(&shared.console.histories(|h| h.newest(page(query.limit))))
 }
 
-pub(super) async fn metrics(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
+/// Metrics in the text form of Prometheus.
+pub(super) struct MetricsText;
+
+impl AnswerKind for MetricsText {
+    fn describe(operation: &mut OperationDescription<'_>) {
+        let schema = operation.answer_schema::<String>();
+        operation.add_answer("200", "Done", &[("text/plain", schema)]);
+    }
+}
+
+pub(super) async fn metrics(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult<MetricsText> {
     if !shared.config.api.metrics {
         return Err(ProblemDetails::not_found("`api.metrics` is false"));
     }
     let uptime = clock::now().since(shared.console.started);
     let metrics = &shared.console.metrics;
     let text = if shared.is_core { metrics.prometheus(uptime) } else { metrics.prometheus_of_parts(uptime) };
-    Ok(Reply::text("text/plain; version=0.0.4; charset=utf-8", text))
+    Ok(Reply::text("text/plain; version=0.0.4; charset=utf-8", text).into())
 }
 
-pub(super) async fn openapi(_: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
-    Ok(Reply::text("application/json", include_str!("openapi.json")))
-}
+/// An OpenAPI document.
+pub(super) struct OpenApiDocument;
 
-pub(super) fn page(request: &RoutedRequest) -> Result<usize, ProblemDetails> {
-    let limit = usize::try_from(request.number("limit", 100)?).unwrap_or(usize::MAX);
-    if (1..=PAGE_MAX).contains(&limit) {
-        return Ok(limit);
+impl AnswerKind for OpenApiDocument {
+    fn describe(operation: &mut OperationDescription<'_>) {
+        let schema = operation.answer_schema::<serde_json::Map<String, serde_json::Value>>();
+        operation.add_answer("200", "Done", &[("application/json", schema)]);
     }
-    Err(ProblemDetails::bad_request(format!("`limit` must be 1 to {PAGE_MAX}")))
 }
 
-pub(super) fn supi(text: &str) -> Result<Supi, ProblemDetails> {
-    text.parse().map_err(|e: whimbrel_ids::ParseIdError| ProblemDetails::bad_request(e.to_string()))
+pub(super) async fn openapi(_: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult<OpenApiDocument> {
+    Ok(Reply::text("application/json", openapi::text()).into())
 }

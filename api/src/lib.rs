@@ -4,8 +4,8 @@
 //! (routes.rs) says what each route needs; every refusal is one problem document (RFC 9457). Bodies, headers, connections and times are
 //! bounded. It serves without the core, so that it can show what is missing.
 //!
-//! `openapi.json` is written by hand, not derived: the handlers answer with types of this crate and of the store, so that derivation would
-//! add macros to all of them. Tests compare it with the routes and with real answers instead.
+//! The OpenAPI document is made of the table of routes and of the handlers' types: the type that reads an input (input.rs) also describes it,
+//! and the type of an answer is in the handler's signature (openapi.rs).
 
 #![allow(missing_docs, reason = "items are public for the programs of this workspace alone")]
 
@@ -16,9 +16,11 @@ mod audit_entries;
 mod auth;
 mod capture;
 mod handlers;
+mod input;
 mod live;
 mod log_level;
 mod network;
+mod openapi;
 mod operations;
 mod patience;
 pub mod pcapng;

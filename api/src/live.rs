@@ -13,16 +13,20 @@ use std::time::Duration;
 
 use axum::body::Body;
 use hyper::body::{Bytes, Frame};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Sleep;
 use whimbrel_control::UeId;
 use whimbrel_node::observation::{EventRecord, Metric};
+use whimbrel_store::Count;
 
 use super::auth::Caller;
-use super::handlers::{HandlerResult, Throughput, page};
+use super::handlers::Throughput;
+use super::input::{PageLimit, Query, page};
+use super::openapi::OperationDescription;
 use super::problem::ProblemDetails;
-use super::routes::{Reply, RoutedRequest};
+use super::routes::{AnswerKind, HandlerResult, Reply, RoutedRequest, TypedReply};
 use super::{HandlerContext, signalling, why};
 
 /// Maximum number of open event streams; each console page has one.
@@ -38,18 +42,49 @@ const POLLS_PER_COMMENT: u64 = 300;
 /// Maximum number of events of one poll; the rest follows at the next one.
 const MAX_EVENTS_PER_POLL: usize = 200;
 
-/// Past events as JSON, or a stream of new ones, as the client accepts.
-pub(super) async fn events(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    if request.header("accept").split(',').any(|t| t.trim().starts_with("text/event-stream")) {
-        return stream(&shared, &request);
-    }
-    let since = request.number("since", 0)?;
-    let limit = page(&request)?;
-    let events: Vec<EventRecord> = shared.console.events(|e| e.since(since, limit));
-    Reply::json(&events)
+/// The events that are asked for.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct EventsQuery {
+    /// Only events after this number.
+    since: Option<Count>,
+    /// Most items to return; 100 if absent.
+    limit: Option<PageLimit>,
+    /// Of a stream: the UE whose signalling is watched.
+    ue: Option<String>,
+    /// Of a stream: where to go on, as the header Last-Event-ID says.
+    last_event_id: Option<String>,
 }
 
-fn stream(shared: &Arc<HandlerContext>, request: &RoutedRequest) -> HandlerResult {
+/// A list of events, or a stream of them.
+pub(super) struct Events;
+
+impl AnswerKind for Events {
+    fn describe(operation: &mut OperationDescription<'_>) {
+        let (list, stream) =
+            (operation.answer_schema::<Vec<EventRecord>>(), operation.answer_schema::<String>());
+        operation.add_answer("200", "Done", &[("application/json", list), ("text/event-stream", stream)]);
+    }
+}
+
+/// Past events as JSON, or a stream of new ones, as the client accepts.
+pub(super) async fn events(
+    shared: Arc<HandlerContext>,
+    request: RoutedRequest,
+    Query(query): Query<EventsQuery>,
+) -> HandlerResult<Events> {
+    if request.header("accept").split(',').any(|t| t.trim().starts_with("text/event-stream")) {
+        return stream(&shared, &request, query).map(TypedReply::from);
+    }
+    let since = query.since.map_or(0, Count::value);
+    let events: Vec<EventRecord> = shared.console.events(|e| e.since(since, page(query.limit)));
+    Reply::json(&events).map(TypedReply::from)
+}
+
+fn stream(
+    shared: &Arc<HandlerContext>,
+    request: &RoutedRequest,
+    query: EventsQuery,
+) -> Result<Reply, ProblemDetails> {
     let permit = shared.streams.clone().try_acquire_owned().map_err(|_| {
         ProblemDetails::unavailable(format!(
             "all {STREAMS_MAX} event streams are in use: close another console page"
@@ -61,12 +96,12 @@ fn stream(shared: &Arc<HandlerContext>, request: &RoutedRequest) -> HandlerResul
         .filter(|c| !c.is_local())
         .map(|c| StreamShare::of(shared, &c.name))
         .transpose()?;
-    let watched = request.query.get("ue").cloned();
+    let watched = query.ue;
     if let Some(ue) = &watched {
         signalling::ues(shared, ue)?;
     }
     let resumes = match request.header("last-event-id") {
-        "" => request.query.get("last_event_id").map_or("", String::as_str),
+        "" => query.last_event_id.as_deref().unwrap_or_default(),
         header => header,
     };
     let now = StreamPosition::newest(shared);

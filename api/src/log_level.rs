@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize};
+use whimbrel_store::Whole;
 
 use super::HandlerContext;
-use super::handlers::HandlerResult;
+use super::input::{PathParts, Query};
 use super::problem::ProblemDetails;
-use super::routes::{Reply, RoutedRequest};
+use super::routes::{HandlerResult, Json, RoutedRequest, TypedReply};
 use whimbrel_node::config::LogLevel;
 use whimbrel_node::config::value::Value;
 use whimbrel_node::logging;
@@ -20,31 +22,72 @@ const SECONDS_MAX: u64 = 86_400;
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
 /// The answer to a question for the log's level.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "LogLevel")]
 pub(crate) struct LogLevelView {
     /// The level in force.
     pub level: String,
-    /// Of the configuration.
+    /// The level in the configuration.
     pub configured: String,
 }
 
-fn view(shared: &HandlerContext) -> HandlerResult {
+fn view(shared: &HandlerContext) -> HandlerResult<Json<LogLevelView>> {
     let configured = shared.config.log.level;
     let level = logging::level().unwrap_or(configured);
-    Reply::json(&LogLevelView { level: level.show(), configured: configured.show() })
+    TypedReply::json(&LogLevelView { level: level.show(), configured: configured.show() })
 }
 
-pub(super) async fn show(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
+pub(super) async fn show(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult<Json<LogLevelView>> {
     view(&shared)
 }
 
-pub(super) async fn set(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let level = LogLevel::read(request.param(0))
-        .map_err(|e| ProblemDetails::bad_request(format!("the level is {e}")))?;
-    let seconds = request.number("seconds", 0)?;
-    if seconds > SECONDS_MAX {
-        return Err(ProblemDetails::bad_request(format!("`seconds` must be at most {SECONDS_MAX}")));
+/// A level by its name.
+struct NamedLevel(LogLevel);
+
+impl<'de> Deserialize<'de> for NamedLevel {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(d)?;
+        LogLevel::read(&text)
+            .map(Self)
+            .map_err(|e| serde::de::Error::custom(format_args!("the level is {e}")))
     }
+}
+
+impl JsonSchema for NamedLevel {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "NamedLevel".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "enum": LogLevel::ALL.map(|level| level.show()) })
+    }
+}
+
+/// The level to set.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct LevelPath {
+    /// Lowest level of the lines that are written.
+    level: NamedLevel,
+}
+
+/// The time for which a level is set.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct LevelQuery {
+    /// Seconds until the former level returns; 0 or absent: until the next start.
+    seconds: Option<Whole<0, SECONDS_MAX>>,
+}
+
+pub(super) async fn set(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    PathParts(path): PathParts<LevelPath>,
+    Query(query): Query<LevelQuery>,
+) -> HandlerResult<Json<LogLevelView>> {
+    let (level, seconds) = (path.level.0, query.seconds.map_or(0, Whole::value));
     let former = logging::level().unwrap_or(shared.config.log.level);
     logging::set_level(level).map_err(ProblemDetails::unavailable)?;
     let change = CHANGES.fetch_add(1, Ordering::AcqRel) + 1;

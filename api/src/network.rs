@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use whimbrel_control::policy::{FlowPolicy, describe};
 use whimbrel_node::config::DataNetworkConfig;
@@ -9,43 +10,61 @@ use whimbrel_node::config::value::Value;
 use whimbrel_node::observation::RatesView;
 
 use super::HandlerContext;
-use super::handlers::HandlerResult;
-use super::routes::{Reply, RoutedRequest};
+use super::routes::{HandlerResult, Json, RoutedRequest, TypedReply};
 
-/// What is offered.
-#[derive(Serialize)]
-struct NetworkView {
+/// The services of the network.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Network")]
+pub(super) struct NetworkView {
+    /// PLMN that is served.
     plmn: String,
+    /// Tracking area codes.
     tacs: Vec<u32>,
+    /// Slices that are served.
     slices: Vec<String>,
     /// NAS integrity algorithms, the preferred one first.
     integrity: Vec<String>,
     /// NAS ciphering algorithms, the preferred one first.
     ciphering: Vec<String>,
+    /// Data networks that sessions reach.
     data_networks: Vec<DataNetworkView>,
 }
 
 /// A data network.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "DataNetwork")]
 struct DataNetworkView {
+    /// DNN of the data network.
     dnn: String,
+    /// IPv4 addresses of UEs.
     ipv4_pool: Option<String>,
+    /// IPv6 prefixes of UEs.
     ipv6_pool: Option<String>,
+    /// DNS servers sent to UEs.
     dns: Vec<String>,
+    /// MTU in octets.
     mtu: u16,
     /// Its QoS flows beside the default one.
     flows: Vec<PolicyView>,
 }
 
 /// The policy of a QoS flow.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "QosPolicy")]
 struct PolicyView {
+    /// Name of the flow.
     name: String,
+    /// 5QI of the flow.
     five_qi: u8,
+    /// ARP priority level, 1 (highest) to 15.
     arp_priority: u8,
+    /// GFBR of a GBR flow.
     gfbr: Option<RatesView>,
+    /// MFBR of a GBR flow.
     mfbr: Option<RatesView>,
+    /// Precedence of its QoS rule.
     precedence: u8,
+    /// Packet filters of its QoS rule.
     filters: Vec<String>,
     /// Directions that are open: `open`, `uplink`, `downlink`, `closed`.
     gate: &'static str,
@@ -53,14 +72,14 @@ struct PolicyView {
     setup: String,
 }
 
-pub(super) async fn show(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
+pub(super) async fn show(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult<Json<NetworkView>> {
     // What can change while the core runs is in the control plane's configuration.
     let (config, control) = (&shared.config, shared.console.control());
     let (tacs, slices) = match &control {
         Some(control) => (&control.amf.tacs, &control.amf.slices),
         None => (&config.amf.tacs, &config.amf.slices),
     };
-    Reply::json(&NetworkView {
+    TypedReply::json(&NetworkView {
         plmn: config.amf.plmn.to_string(),
         tacs: tacs.iter().map(|tac| tac.value()).collect(),
         slices: slices.iter().map(ToString::to_string).collect(),

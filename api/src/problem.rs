@@ -1,11 +1,13 @@
 //! Refusals of the API: problem documents of RFC 9457.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use whimbrel_node::observation::AskError;
 
-/// Why a request was refused.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Why a request was refused (RFC 9457).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Problem")]
 pub(crate) struct ProblemDetails {
     /// HTTP status of the answer.
     pub status: u16,
@@ -18,21 +20,33 @@ pub(crate) struct ProblemDetails {
     pub lines: Vec<LineProblem>,
     /// A field that the request lacks and that a page has to ask the user for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
     pub needs: Option<String>,
+    /// Methods that the path takes, for the header Allow.
+    #[serde(skip)]
+    pub allow: Option<String>,
 }
 
 /// What is wrong with a line of an import.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WrongLine")]
 pub(crate) struct LineProblem {
     /// Its number, from 1.
     pub line: u64,
-    /// What is wrong.
+    /// The fault of the line, with the fix.
     pub problem: String,
 }
 
 impl ProblemDetails {
     fn new(status: u16, title: &str, detail: impl Into<String>) -> Self {
-        Self { status, title: title.into(), detail: detail.into(), lines: Vec::new(), needs: None }
+        Self {
+            status,
+            title: title.into(),
+            detail: detail.into(),
+            lines: Vec::new(),
+            needs: None,
+            allow: None,
+        }
     }
 
     /// The same with what is wrong with each line.
@@ -72,7 +86,8 @@ impl ProblemDetails {
 
     /// The path exists, the method does not.
     pub(crate) fn method_not_allowed(allowed: &str) -> Self {
-        Self::new(405, "Method not allowed", format!("this path takes {allowed}"))
+        let problem = Self::new(405, "Method not allowed", format!("this path takes {allowed}"));
+        Self { allow: Some(allowed.into()), ..problem }
     }
 
     /// The request took too long to arrive.

@@ -2,42 +2,77 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use whimbrel_control::amf::{OverloadOrder, Warning, WarningArea, WarningError, cbs_pages, nr_cell};
-use whimbrel_ids::{GlobalGnbId, NrCellId, PlmnId, Tac, Tai};
+use whimbrel_ids::{GlobalGnbId, NrCellId, PlmnId, Tai};
 use whimbrel_node::config;
-use whimbrel_node::observation::{ConsoleCommand, DisconnectedView};
+use whimbrel_node::observation::{
+    ConsoleCommand, DisconnectedView, ForesightView, OverloadView, WarningView,
+};
+use whimbrel_store::{TacNumber, Text, TextForm};
 
 use super::HandlerContext;
-use super::operations;
+use super::input::{JsonBody, PathParts, Query};
+use super::operations::{self, WaitQuery};
 use super::problem::ProblemDetails;
-use super::routes::{Reply, RoutedRequest};
-
-type HandlerResult = Result<Reply, ProblemDetails>;
+use super::routes::{HandlerResult, Json, OperationAnswer, RoutedRequest, TypedReply};
 
 /// A warning message to be sent.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct NewWarning {
+pub(super) struct NewWarning {
+    /// Message identifier (TS 23.041 §9.4.1.2.2).
     message_identifier: u16,
+    /// Serial number of the message.
     serial_number: u16,
-    /// What is broadcast; empty for an ETWS primary notification alone.
+    /// Text to broadcast, at most 15 pages; empty for an ETWS primary notification alone.
     #[serde(default)]
     text: String,
-    /// `earthquake`, `tsunami`, `earthquake-and-tsunami`, `test` or `other`: an ETWS primary notification.
-    etws: Option<String>,
+    /// Kind of an ETWS primary notification.
+    etws: Option<EtwsType>,
     /// Tracking area codes; none: everywhere.
     #[serde(default)]
-    tacs: Vec<u32>,
+    tacs: Vec<TacNumber>,
     /// NR cell identities, nine hexadecimal digits each.
     #[serde(default)]
-    cells: Vec<String>,
+    cells: Vec<Text<CellDigits>>,
+    /// Seconds between broadcasts.
     #[serde(default = "thirty_seconds")]
     repetition_period_s: u32,
+    /// Number of broadcasts; 0: until cancelled.
     #[serde(default)]
     broadcasts: u16,
+    /// Broadcast it beside the warnings in force, instead of replacing them.
     #[serde(default)]
     concurrent: bool,
+}
+
+/// An NR cell identity in hexadecimal digits.
+struct CellDigits(NrCellId);
+
+impl std::str::FromStr for CellDigits {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let id = u64::from_str_radix(text, 16).ok().and_then(NrCellId::new);
+        id.map(Self).ok_or("a cell is nine hexadecimal digits")
+    }
+}
+
+impl TextForm for CellDigits {
+    const PATTERN: &'static str = "^[0-9A-Fa-f]{1,9}$";
+}
+
+/// ETWS warning types (TS 23.041 §9.3.24).
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum EtwsType {
+    Earthquake,
+    Tsunami,
+    EarthquakeAndTsunami,
+    Test,
+    Other,
 }
 
 /// Repetition period that is short enough for UEs that enter the cell; the standard leaves it to the sender (TS 23.041 §9.3.8).
@@ -45,17 +80,18 @@ fn thirty_seconds() -> u32 {
     30
 }
 
-/// ETWS warning types (TS 23.041 §9.3.24): seven bits of type, then whether UEs alert and pop up.
-fn etws(word: &str) -> Option<[u8; 2]> {
-    let kind: u8 = match word {
-        "earthquake" => 0,
-        "tsunami" => 1,
-        "earthquake-and-tsunami" => 2,
-        "test" => 3,
-        "other" => 4,
-        _ => return None,
-    };
-    Some([kind << 1 | 1, 0x80])
+impl EtwsType {
+    /// Seven bits of type, then whether UEs alert and pop up (TS 23.041 §9.3.24).
+    const fn octets(self) -> [u8; 2] {
+        let kind: u8 = match self {
+            Self::Earthquake => 0,
+            Self::Tsunami => 1,
+            Self::EarthquakeAndTsunami => 2,
+            Self::Test => 3,
+            Self::Other => 4,
+        };
+        [kind << 1 | 1, 0x80]
+    }
 }
 
 impl NewWarning {
@@ -69,28 +105,12 @@ impl NewWarning {
                 (Some(coding), pages)
             }
         };
-        let warning_type = self
-            .etws
-            .map(|word| {
-                etws(&word).ok_or_else(|| {
-                    let types = "earthquake, tsunami, earthquake-and-tsunami, test or other";
-                    ProblemDetails::unprocessable(format!("`etws` is one of {types}"))
-                })
-            })
-            .transpose()?;
-        let tai = |tac: &u32| {
-            let tac = Tac::new(*tac).ok_or_else(|| ProblemDetails::unprocessable("a TAC has 24 bits"))?;
-            Ok::<_, ProblemDetails>(Tai { plmn, tac })
-        };
-        let cell = |text: &String| {
-            let id = u64::from_str_radix(text, 16).ok().and_then(NrCellId::new);
-            let id = id.ok_or_else(|| ProblemDetails::unprocessable("a cell is nine hexadecimal digits"))?;
-            Ok::<_, ProblemDetails>(nr_cell(plmn, id))
-        };
+        let tai = |tac: &TacNumber| tac.tac().map(|tac| Tai { plmn, tac });
+        let cell = |text: &Text<CellDigits>| nr_cell(plmn, text.0.0);
         let area = match (self.tacs.is_empty(), self.cells.is_empty()) {
             (true, true) => WarningArea::Everywhere,
-            (false, true) => WarningArea::Tais(self.tacs.iter().map(tai).collect::<Result<_, _>>()?),
-            (true, false) => WarningArea::Cells(self.cells.iter().map(cell).collect::<Result<_, _>>()?),
+            (false, true) => WarningArea::Tais(self.tacs.iter().filter_map(tai).collect()),
+            (true, false) => WarningArea::Cells(self.cells.iter().map(cell).collect()),
             (false, false) => return Err(ProblemDetails::unprocessable("name `tacs` or `cells`, not both")),
         };
         Ok(Warning {
@@ -99,7 +119,7 @@ impl NewWarning {
             area,
             repetition_period_s: self.repetition_period_s,
             broadcasts: self.broadcasts,
-            warning_type,
+            warning_type: self.etws.map(EtwsType::octets),
             data_coding_scheme: coding.map(|c| c.scheme()),
             contents,
             concurrent: self.concurrent,
@@ -125,48 +145,92 @@ fn refused(e: WarningError) -> ProblemDetails {
     }
 }
 
-pub(super) async fn warn(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let new: NewWarning = serde_json::from_slice(&request.body)
-        .map_err(|e| ProblemDetails::bad_request(format!("the body is not a warning message: {e}")))?;
+pub(super) async fn warn(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    Query(wait): Query<WaitQuery>,
+    JsonBody(new): JsonBody<NewWarning>,
+) -> HandlerResult<OperationAnswer> {
     let warning = Box::new(new.into_warning(shared.config.amf.plmn)?);
-    let patience = operations::patience(&request)?;
+    let patience = wait.patience();
     let asked = shared.console.commands.ask(|reply| ConsoleCommand::Warn(warning, reply)).await?;
     operations::answer(&shared, asked.map_err(refused)?, patience).await
 }
 
-pub(super) async fn warnings(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
-    Reply::json(&shared.console.commands.ask(ConsoleCommand::ListWarnings).await?)
+pub(super) async fn warnings(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+) -> HandlerResult<Json<Vec<WarningView>>> {
+    TypedReply::json(&shared.console.commands.ask(ConsoleCommand::ListWarnings).await?)
 }
 
-pub(super) async fn cancel(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let number = |n: usize, what: &str| {
-        request
-            .param(n)
-            .parse::<u16>()
-            .map_err(|_| ProblemDetails::bad_request(format!("{what} is 0 to 65535")))
-    };
-    let (id, serial) = (number(0, "a message identifier")?, number(1, "a serial number")?);
-    let patience = operations::patience(&request)?;
+/// A warning message in force.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct WarningPath {
+    /// Message identifier (TS 23.041 §9.4.1.2.2).
+    message_identifier: u16,
+    /// Serial number of the message.
+    serial_number: u16,
+}
+
+pub(super) async fn cancel(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    PathParts(path): PathParts<WarningPath>,
+    Query(wait): Query<WaitQuery>,
+) -> HandlerResult<OperationAnswer> {
+    let (id, serial, patience) = (path.message_identifier, path.serial_number, wait.patience());
     let asked = shared.console.commands.ask(|reply| ConsoleCommand::CancelWarning(id, serial, reply)).await?;
     operations::answer(&shared, asked.map_err(refused)?, patience).await
 }
 
-pub(super) async fn overload(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
-    Reply::json(&shared.console.commands.ask(|reply| ConsoleCommand::Overload(None, reply)).await?)
+pub(super) async fn overload(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+) -> HandlerResult<Json<OverloadView>> {
+    TypedReply::json(&shared.console.commands.ask(|reply| ConsoleCommand::Overload(None, reply)).await?)
 }
 
-pub(super) async fn foresight(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
-    Reply::json(&shared.console.commands.ask(ConsoleCommand::Foresight).await?)
+pub(super) async fn foresight(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+) -> HandlerResult<Json<ForesightView>> {
+    TypedReply::json(&shared.console.commands.ask(ConsoleCommand::Foresight).await?)
 }
 
-pub(super) async fn order_overload(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let order = match request.param(0) {
-        "start" => OverloadOrder::Start,
-        "stop" => OverloadOrder::Stop,
-        "rule" => OverloadOrder::ByRule,
-        _ => return Err(ProblemDetails::bad_request("the order is start, stop or rule")),
+/// Orders of the operator about OVERLOAD START.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "OverloadOrder")]
+enum OverloadWord {
+    /// OVERLOAD START is sent.
+    Start,
+    /// OVERLOAD STOP is sent.
+    Stop,
+    /// The configured thresholds decide.
+    Rule,
+}
+
+/// The order that the path names.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct OverloadPath {
+    /// Start, stop, or the configured thresholds.
+    order: OverloadWord,
+}
+
+pub(super) async fn order_overload(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    PathParts(path): PathParts<OverloadPath>,
+) -> HandlerResult<Json<OverloadView>> {
+    let order = match path.order {
+        OverloadWord::Start => OverloadOrder::Start,
+        OverloadWord::Stop => OverloadOrder::Stop,
+        OverloadWord::Rule => OverloadOrder::ByRule,
     };
-    Reply::json(&shared.console.commands.ask(|reply| ConsoleCommand::Overload(Some(order), reply)).await?)
+    TypedReply::json(
+        &shared.console.commands.ask(|reply| ConsoleCommand::Overload(Some(order), reply)).await?,
+    )
 }
 
 /// The gNB that a request names, which is up.
@@ -181,20 +245,36 @@ async fn named(shared: &HandlerContext, text: &str) -> Result<GlobalGnbId, Probl
     })
 }
 
+/// A gNB that is up.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct GnbPath {
+    /// Identity (gnb-999/70-1) or RAN node name.
+    gnb: String,
+}
+
 /// Disconnects a gNB: one that has the identity of another, for example.
-pub(super) async fn disconnect(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let text = request.param(0);
+pub(super) async fn disconnect(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    PathParts(path): PathParts<GnbPath>,
+) -> HandlerResult<Json<DisconnectedView>> {
+    let text = path.gnb.as_str();
     let gnb = named(&shared, text).await?;
     if !shared.console.commands.ask(|reply| ConsoleCommand::DisconnectGnb(gnb, reply)).await? {
         return Err(ProblemDetails::not_found(format!("{text} is not up any more")));
     }
-    Reply::json(&DisconnectedView { gnb: format!("gnb-{gnb}") })
+    TypedReply::json(&DisconnectedView { gnb: format!("gnb-{gnb}") })
 }
 
-pub(super) async fn reset(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let text = request.param(0);
+pub(super) async fn reset(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    PathParts(path): PathParts<GnbPath>,
+    Query(wait): Query<WaitQuery>,
+) -> HandlerResult<OperationAnswer> {
+    let text = path.gnb.as_str();
     let gnb = named(&shared, text).await?;
-    let patience = operations::patience(&request)?;
+    let patience = wait.patience();
     let operation = shared.console.commands.ask(|reply| ConsoleCommand::ResetGnb(gnb, reply)).await?;
     let none = || ProblemDetails::not_found(format!("{text} is not up any more"));
     operations::answer(&shared, operation.ok_or_else(none)?, patience).await
@@ -207,17 +287,22 @@ fn gnb_id(view: &whimbrel_node::observation::GnbView) -> Option<GlobalGnbId> {
 }
 
 /// Reloads the configuration and puts in force what can change while the core runs.
-pub(super) async fn reload(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
+pub(super) async fn reload(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+) -> HandlerResult<Json<PendingRestart>> {
     let reloaded =
         config::reload(&shared.config, shared.file.as_deref()).map_err(ProblemDetails::unprocessable)?;
     let config::ReloadedConfig { config, kept } = reloaded;
     shared.console.commands.send(ConsoleCommand::Reconfigure(Box::new(config)))?;
-    Reply::json(&PendingRestart { kept })
+    TypedReply::json(&PendingRestart { kept })
 }
 
-/// What waits for the next start.
-#[derive(serde::Serialize)]
-struct PendingRestart {
+/// Keys that need a restart.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Reloaded")]
+pub(super) struct PendingRestart {
+    /// The keys whose change waits for the next start.
     kept: Vec<String>,
 }
 
@@ -227,7 +312,9 @@ mod tests {
 
     #[test] // TS 23.041 §9.3.24
     fn etws_types_alert_and_pop_up() {
-        assert_eq!(etws("tsunami"), Some([0x03, 0x80]));
-        assert_eq!(etws("rain"), None);
+        let read = |word: &str| serde_json::from_value::<EtwsType>(word.into()).ok().map(EtwsType::octets);
+        assert_eq!(read("tsunami"), Some([0x03, 0x80]));
+        assert_eq!(read("earthquake-and-tsunami"), Some([0x05, 0x80]));
+        assert_eq!(read("rain"), None);
     }
 }

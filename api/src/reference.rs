@@ -1,4 +1,4 @@
-//! The reference of the API as a page of the documentation, from the table of routes and `openapi.json`.
+//! The reference of the API as a page of the documentation, from the table of routes and the OpenAPI document.
 
 use std::fmt::Write;
 
@@ -6,11 +6,12 @@ use hyper::Method;
 use serde_json::Value;
 
 use super::auth::Scope;
+use super::openapi;
 use super::routes::{Needs, ROUTES};
 
 /// The page `docs/reference/api.md`.
 pub fn page() -> String {
-    let document: Value = serde_json::from_str(include_str!("openapi.json")).unwrap_or_default();
+    let document = openapi::document();
     let mut page = String::from(
         "# API reference\n\n\
          The program writes this page from its routes and from `GET /openapi.json`: `whimbrel reference api`. [The console's page](../console.md#the-api) says how\n\
@@ -124,27 +125,37 @@ fn kind(schema: &Value) -> String {
     if let Some(name) = schema["$ref"].as_str().and_then(|r| r.rsplit('/').next()) {
         return format!("[`{name}`](#{})", name.to_lowercase());
     }
-    if let Some(words) = schema["enum"].as_array() {
-        let words: Vec<String> = words.iter().map(|word| format!("`{}`", text(word))).collect();
-        return words.join(", ");
-    }
-    match &schema["type"] {
-        Value::String(kind) if kind == "array" => format!("list of {}", kind_of_items(schema)),
-        Value::String(kind) => kind.clone(),
-        Value::Array(kinds) => {
-            let named = |kind: &Value| match text(kind) {
-                "array" => format!("list of {}", kind_of_items(schema)),
-                "null" => "null".into(),
-                kind => kind.to_owned(),
-            };
-            kinds.iter().map(named).collect::<Vec<_>>().join(" or ")
+    let of = ["allOf", "anyOf", "oneOf"].into_iter().find_map(|of| schema[of].as_array());
+    let mut named = match (of, schema["enum"].as_array(), &schema["type"]) {
+        (Some(variants), ..) => variants.iter().map(kind).collect::<Vec<_>>().join(" or "),
+        (None, Some(words), _) => {
+            let words: Vec<String> = words.iter().map(|word| format!("`{}`", text(word))).collect();
+            words.join(", ")
         }
+        (None, None, Value::String(kind)) if kind == "array" => {
+            format!("list of {}", self::kind(&schema["items"]))
+        }
+        (None, None, Value::String(kind)) if kind == "integer" => format!("{kind}{}", range(schema)),
+        (None, None, Value::String(kind)) => match schema["pattern"].as_str() {
+            Some(pattern) => format!("{kind} of the form `{}`", cell(pattern)),
+            None => kind.clone(),
+        },
         _ => "any".into(),
+    };
+    if schema["nullable"] == true {
+        named += " or null";
     }
+    named
 }
 
-fn kind_of_items(schema: &Value) -> String {
-    kind(&schema["items"])
+/// The range of a number that is not that of its type.
+fn range(schema: &Value) -> String {
+    /// The largest number of a type of 64 bits: no bound that a reader needs.
+    const MOST: u64 = i64::MAX as u64;
+    match (schema["minimum"].as_u64(), schema["maximum"].as_u64()) {
+        (Some(min), Some(max)) if max < MOST => format!(", {min} to {max}"),
+        _ => String::new(),
+    }
 }
 
 /// The members of an object by name.

@@ -445,7 +445,9 @@ async fn handle(
         true => params.first().cloned().or_else(|| subscribers::named_by(&body)),
         false => None,
     };
-    let request = RoutedRequest { params, query, content_type, headers: head.headers, body, peer, caller };
+    let path = route.path;
+    let request =
+        RoutedRequest { path, params, query, content_type, headers: head.headers, body, peer, caller };
     if !route.is_audited() {
         return (route.handler)(shared.clone(), request).await;
     }

@@ -4,22 +4,24 @@ use std::io::Cursor;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 
-use hyper::StatusCode;
+use hyper::body::Bytes;
 use hyper::header::{ETAG, HeaderValue};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use tracing::warn;
 use whimbrel_ids::Supi;
 use whimbrel_node::clock;
-use whimbrel_node::subscribers::{EditError, is_of, open, patch, record_of};
+use whimbrel_node::subscribers::{EditError, is_of, open, patch};
 use whimbrel_store::{Format, OnExisting, Store, StoreError, SubscriberRecord, WithSecrets};
 use zeroize::Zeroizing;
 
 use super::HandlerContext;
 use super::auth::source_of;
-use super::handlers::{page, supi};
+use super::input::{HandlerInput, IfMatch, JsonBody, PageQuery, PathParts, Query, SupiPart, page};
+use super::openapi::OperationDescription;
 use super::problem::{LineProblem, ProblemDetails};
-use super::routes::{Reply, RoutedRequest};
+use super::routes::{Created, Empty, HandlerResult, Json, RoutedRequest, TypedReply};
 use crate::audit::repeated::{COUNTED_FOR, RecordingTime, RequestKind};
 use crate::audit::{self, AuditedAccess};
 
@@ -30,8 +32,6 @@ pub(super) const IMPORT_OCTETS_MAX: usize = 64 << 20;
 const LOGIN: &str = "POST /api/v1/session";
 /// The check of a configuration, which a page may send with each key stroke.
 const CONFIGURATION_CHECK: &str = "POST /api/v1/config/check";
-
-type HandlerResult = Result<Reply, ProblemDetails>;
 
 impl From<StoreError> for ProblemDetails {
     fn from(e: StoreError) -> Self {
@@ -131,31 +131,41 @@ pub(super) fn named_by(body: &[u8]) -> Option<String> {
     Some(value.get("supi")?.as_str()?.to_owned())
 }
 
-/// Some subscribers, without their keys.
-#[derive(Serialize)]
-struct Page {
+/// Some subscribers in the order of their SUPI, without their keys.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SubscriberPage")]
+pub(super) struct Page {
+    /// The subscribers of this page.
     subscribers: Vec<SubscriberRecord>,
+    /// The `after` of the next request; null at the end.
     next: Option<String>,
 }
 
-pub(super) async fn list(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let after = request.query.get("after").map(|text| supi(text)).transpose()?;
-    let limit = page(&request)?;
+pub(super) async fn list(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    Query(query): Query<PageQuery>,
+) -> HandlerResult<Json<Page>> {
+    let (after, limit) = (query.after.map(|after| after.0), page(query.limit));
     let subscribers = with_store(&shared, move |store| Ok(store.list(after, limit)?)).await?;
     let next = subscribers.last().filter(|_| subscribers.len() == limit).map(|s| s.supi.to_string());
-    Reply::json(&Page { subscribers, next })
+    TypedReply::json(&Page { subscribers, next })
 }
 
-pub(super) async fn show(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let supi = supi(request.param(0))?;
+pub(super) async fn show(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    path: PathParts<SupiPart>,
+) -> HandlerResult<Json<SubscriberRecord>> {
+    let supi = path.supi();
     let found = with_store(&shared, move |store| Ok(store.get(supi)?)).await?;
     tagged(&*found.ok_or_else(|| ProblemDetails::from(StoreError::Unknown(supi)))?)
 }
 
 /// A record with the tag by which a later change names it (RFC 9110 §8.8.3).
-fn tagged(record: &SubscriberRecord) -> HandlerResult {
+fn tagged(record: &SubscriberRecord) -> HandlerResult<Json<SubscriberRecord>> {
     let tag = HeaderValue::try_from(tag(record)).map_err(|e| ProblemDetails::internal(e.to_string()))?;
-    Ok(Reply::json(record)?.header(ETAG, tag))
+    Ok(TypedReply::json(record)?.header(ETAG, tag))
 }
 
 /// A tag that changes with the record, keys included: a digest, from which no key follows.
@@ -180,23 +190,70 @@ fn unchanged(store: &mut Store, supi: Supi, if_match: &str) -> Result<(), Proble
     )))
 }
 
-pub(super) async fn add(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let record = record_of(json(&request)?).map_err(ProblemDetails::unprocessable)?;
+pub(super) async fn add(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    JsonBody(record): JsonBody<SubscriberRecord>,
+) -> HandlerResult<Created<SubscriberRecord>> {
     let added = with_store(&shared, move |store| {
         store.add(&record)?;
         Ok(record)
     });
-    Ok(Reply::json(&added.await?)?.with(StatusCode::CREATED))
+    Ok(TypedReply::json(&added.await?)?.created())
 }
 
-pub(super) async fn edit(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let supi = supi(request.param(0))?;
-    let Value::Object(changes) = json(&request)? else {
-        return Err(ProblemDetails::bad_request(
-            "the body must be a JSON object with what changes (RFC 7396)",
-        ));
-    };
-    let if_match = request.header("if-match").to_owned();
+/// A merge patch of a subscriber (RFC 7396).
+pub(super) struct SubscriberPatch(Map<String, Value>);
+
+impl HandlerInput for SubscriberPatch {
+    fn read(request: &RoutedRequest) -> Result<Self, ProblemDetails> {
+        match serde_json::from_slice(&request.body) {
+            Ok(Value::Object(changes)) => Ok(Self(changes)),
+            Ok(_) => Err(ProblemDetails::bad_request(
+                "the body must be a JSON object with what changes (RFC 7396)",
+            )),
+            Err(e) => Err(ProblemDetails::bad_request(format!("the body is not JSON: {e}"))),
+        }
+    }
+
+    fn describe(operation: &mut OperationDescription<'_>) {
+        operation.add_body::<Self>("application/merge-patch+json");
+        operation.add_body::<Self>("application/json");
+    }
+}
+
+/// The members of a subscriber that is added, each of which may be absent, or null to return to its default.
+impl JsonSchema for SubscriberPatch {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "SubscriberPatch".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let whole = SubscriberRecord::json_schema(generator).to_value();
+        let name = whole["$ref"].as_str().and_then(|r| r.rsplit('/').next()).unwrap_or_default();
+        let mut members = generator.definitions()[name]["properties"].clone();
+        // Within the subscription, too, what is absent stays.
+        members["subscription"] = json!({ "type": "object" });
+        for member in members.as_object_mut().into_iter().flat_map(Map::values_mut) {
+            member["nullable"] = true.into();
+        }
+        json_schema!({
+            "type": "object",
+            "description": "What changes of a subscriber (RFC 7396); null returns to the default.",
+            "properties": members,
+            "additionalProperties": false,
+        })
+    }
+}
+
+pub(super) async fn edit(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    path: PathParts<SupiPart>,
+    IfMatch(if_match): IfMatch,
+    SubscriberPatch(changes): SubscriberPatch,
+) -> HandlerResult<Json<SubscriberRecord>> {
+    let supi = path.supi();
     let edited = with_store(&shared, move |store| {
         unchanged(store, supi, &if_match)?;
         patch(store, supi, &changes).map_err(|e| match e {
@@ -207,24 +264,34 @@ pub(super) async fn edit(shared: Arc<HandlerContext>, request: RoutedRequest) ->
     tagged(&edited.await?)
 }
 
-pub(super) async fn remove(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let supi = supi(request.param(0))?;
-    let if_match = request.header("if-match").to_owned();
+pub(super) async fn remove(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    path: PathParts<SupiPart>,
+    IfMatch(if_match): IfMatch,
+) -> HandlerResult<Empty> {
+    let supi = path.supi();
     with_store(&shared, move |store| {
         unchanged(store, supi, &if_match)?;
         Ok(store.remove(supi)?)
     })
     .await?;
-    Ok(Reply::empty())
+    Ok(TypedReply::empty())
 }
 
-/// What an import did.
-#[derive(Debug, Serialize, Deserialize)]
-struct ImportResult {
+/// The result of an import.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Imported")]
+pub(super) struct ImportResult {
+    /// New subscribers of the store.
     added: u64,
+    /// Records that were replaced.
     replaced: u64,
+    /// Lines of subscribers that stay as they were.
     skipped: u64,
+    /// Headings of the columns of a CSV list that were not imported.
     ignored_columns: Vec<String>,
+    /// Subscribers of the list whose IMSI does not begin with the PLMN that the core serves.
     other_plmn: u64,
 }
 
@@ -239,15 +306,56 @@ fn import_problem(e: StoreError) -> ProblemDetails {
     ProblemDetails::from(e).with_lines(lines)
 }
 
-pub(super) async fn import(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let format = if request.content_type == "text/csv" { Format::Csv } else { Format::Json };
-    let on_existing = match request.query.get("on_existing").map(String::as_str) {
-        None | Some("refuse") => OnExisting::Refuse,
-        Some("replace") => OnExisting::Replace,
-        Some("skip") => OnExisting::Skip,
-        Some(_) => return Err(ProblemDetails::bad_request("`on_existing` must be refuse, replace or skip")),
+/// A list of subscribers, which the store reads.
+pub(super) struct SubscriberList {
+    format: Format,
+    octets: Bytes,
+}
+
+impl HandlerInput for SubscriberList {
+    fn read(request: &RoutedRequest) -> Result<Self, ProblemDetails> {
+        let format = if request.content_type == "text/csv" { Format::Csv } else { Format::Json };
+        Ok(Self { format, octets: request.body.clone() })
+    }
+
+    fn describe(operation: &mut OperationDescription<'_>) {
+        operation.add_body::<Vec<SubscriberRecord>>("application/json");
+        operation.add_body::<String>("text/csv");
+    }
+}
+
+/// The treatment of subscribers that the store has.
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum ExistingSubscribers {
+    /// The import is refused.
+    #[default]
+    Refuse,
+    /// The record of the list replaces that of the store.
+    Replace,
+    /// The record of the store stays.
+    Skip,
+}
+
+/// The options of an import.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct ImportQuery {
+    /// The treatment of subscribers that the store has; `refuse` if absent.
+    on_existing: Option<ExistingSubscribers>,
+}
+
+pub(super) async fn import(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    Query(query): Query<ImportQuery>,
+    list: SubscriberList,
+) -> HandlerResult<Json<ImportResult>> {
+    let on_existing = match query.on_existing.unwrap_or_default() {
+        ExistingSubscribers::Refuse => OnExisting::Refuse,
+        ExistingSubscribers::Replace => OnExisting::Replace,
+        ExistingSubscribers::Skip => OnExisting::Skip,
     };
-    let (body, served) = (request.body, shared.config.amf.plmn);
+    let (SubscriberList { format, octets: body }, served) = (list, shared.config.amf.plmn);
     let done = with_store(&shared, move |store| {
         let mut other_plmn = 0;
         let mut each = |supi| other_plmn += u64::from(!is_of(supi, served));
@@ -260,7 +368,7 @@ pub(super) async fn import(shared: Arc<HandlerContext>, request: RoutedRequest) 
             other_plmn,
         })
     });
-    Reply::json(&done.await?)
+    TypedReply::json(&done.await?)
 }
 
 /// The record of a subscriber; the outer `None` if the store does not answer.
@@ -269,9 +377,4 @@ pub(super) async fn record(
     supi: Supi,
 ) -> Option<Option<Arc<SubscriberRecord>>> {
     with_store(shared, move |store| Ok(store.get(supi)?)).await.ok()
-}
-
-fn json(request: &RoutedRequest) -> Result<Value, ProblemDetails> {
-    serde_json::from_slice(&request.body)
-        .map_err(|e| ProblemDetails::bad_request(format!("the body is not JSON: {e}")))
 }

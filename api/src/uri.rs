@@ -18,6 +18,11 @@ pub(super) fn matches(pattern: &str, path: &str) -> Option<Option<Vec<String>>> 
     Some(params.into_iter().map(|p| percent_decoded(p, false)).collect())
 }
 
+/// The names of a pattern's variable parts.
+pub(super) fn names(pattern: &str) -> impl Iterator<Item = &str> {
+    pattern.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+}
+
 /// A query's names and values; of a name given twice the last counts. `None` if one cannot be decoded.
 pub(super) fn query(text: &str) -> Option<BTreeMap<String, String>> {
     let pairs = text.split('&').filter(|pair| !pair.is_empty());

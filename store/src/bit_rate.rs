@@ -3,9 +3,11 @@
 use core::fmt;
 use core::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::ParseIdError;
 
+use crate::forms::{Text, TextForm};
 use crate::text::serde_as_text;
 
 /// A bit rate, written as TS 29.571 §5.5.2 does: `1 Gbps`, `256 Kbps`.
@@ -73,8 +75,29 @@ impl FromStr for BitRate {
 
 serde_as_text!(BitRate);
 
+/// Numbers of as many digits as stay below [`BitRate::BPS_MAX`], with up to six decimals.
+impl TextForm for BitRate {
+    const PATTERN: &'static str = "^([1-9][0-9]{0,14}(\\.[0-9]{1,6})?( ?bps)?|[1-9][0-9]{0,11}(\\.[0-9]{1,6})? ?Kbps\
+        |[1-9][0-9]{0,8}(\\.[0-9]{1,6})? ?Mbps|[1-9][0-9]{0,5}(\\.[0-9]{1,6})? ?Gbps|[1-9][0-9]{0,2}(\\.[0-9]{1,6})? ?Tbps\
+        |0\\.[1-9][0-9]{0,5} ?[KMGT]bps)$";
+}
+
+impl JsonSchema for BitRate {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "BitRate".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        Text::<Self>::json_schema(generator)
+    }
+}
+
 /// Aggregate maximum bit rate of a UE or of a session (TS 23.501 §5.7.2.6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ambr {
     /// From the UE.

@@ -25,6 +25,7 @@ mod csv;
 mod error;
 mod export;
 mod foreign;
+mod forms;
 mod import;
 mod record;
 mod schema;
@@ -41,6 +42,7 @@ pub use copy::{EXCERPT_MAX, Excerpt, ExcerptChanges};
 pub use error::StoreError;
 pub use export::Secrets;
 pub use foreign::{Core, FlowCheck, ImportNote};
+pub use forms::{Count, TacNumber, Text, TextForm, Whole};
 pub use import::{BAD_LINES_MAX, BadLine, Format, ImportCounts, ImportProblem, OnExisting, Run, read_csv};
 pub use record::{
     Algorithm, AuthMethod, InvalidRecord, Msisdn, OperatorCode, SubscriberRecord, SubscriberStatus,

@@ -5,7 +5,7 @@ use core::str::FromStr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::ser::SerializeStruct;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 use whimbrel_ids::{Instant, ParseIdError, Supi};
 use whimbrel_security::{
@@ -13,6 +13,7 @@ use whimbrel_security::{
     Top, Topc, Tuak,
 };
 
+use crate::forms::{AmfDigits, Count, HexDigits, LongTermKeyDigits, Text, TextForm};
 use crate::subscription::{InvalidSubscription, Subscription};
 use crate::text::{self, from_hex, serde_as_text, to_hex};
 
@@ -77,12 +78,16 @@ pub(crate) fn long_term_key(text: &str, algorithm: Algorithm) -> Result<LongTerm
 }
 
 /// How a subscriber is authenticated (TS 29.503 §6.3.6.3.2 names it `authenticationMethod`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 pub enum AuthMethod {
     /// 5G-AKA (TS 33.501 §6.1.3.2).
     #[default]
+    #[serde(rename = "5g-aka")]
     FiveGAka,
     /// EAP-AKA' (TS 33.501 §6.1.3.1).
+    #[serde(rename = "eap-aka-prime")]
     EapAkaPrime,
 }
 
@@ -107,10 +112,10 @@ impl FromStr for AuthMethod {
     }
 }
 
-serde_as_text!(AuthMethod);
-
 /// Authentication algorithm (TS 29.503 §6.3.6.3.2 names it `algorithmId`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Algorithm {
@@ -141,7 +146,9 @@ impl FromStr for Algorithm {
 }
 
 /// Whether a subscriber may register.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum SubscriberStatus {
     /// The subscriber may register.
@@ -211,6 +218,10 @@ impl FromStr for Msisdn {
 }
 
 serde_as_text!(Msisdn);
+
+impl TextForm for Msisdn {
+    const PATTERN: &'static str = "^(msisdn-|\\+)?[0-9]{5,15}$";
+}
 
 /// A subscriber.
 ///
@@ -340,33 +351,57 @@ pub(crate) fn sqn_offset_after(issued: Sqn) -> SqnOffset {
     SqnOffset::with_seq_at(Instant(u64::try_from(since.as_micros()).unwrap_or(u64::MAX)), issued.seq() + 1)
 }
 
-/// The record as JSON has it. Its texts of keys are short-lived; the octets that they become are wiped.
-#[derive(Deserialize)]
+/// A subscriber with its keys; exactly one of `opc` and `op` is needed, or under TUAK of `topc` and `top`.
+// Its texts of keys are short-lived; the octets that they become are wiped.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "NewSubscriber")]
 pub(crate) struct RawRecord {
+    /// SUPI, such as `imsi-999700000000001`.
     #[serde(with = "text")]
+    #[schemars(with = "Text<Supi>")]
     pub(crate) supi: Supi,
+    /// Permanent key, 32 hexadecimal digits, or 64 under TUAK.
+    #[schemars(with = "LongTermKeyDigits")]
     pub(crate) k: String,
+    /// OP of Milenage, instead of OPc.
     #[serde(default)]
+    #[schemars(with = "Option<HexDigits<16>>")]
     pub(crate) op: Option<String>,
+    /// OPc of Milenage.
     #[serde(default)]
+    #[schemars(with = "Option<HexDigits<16>>")]
     pub(crate) opc: Option<String>,
+    /// TOP of TUAK, instead of TOPc.
     #[serde(default)]
+    #[schemars(with = "Option<HexDigits<32>>")]
     pub(crate) top: Option<String>,
+    /// TOPc of TUAK.
     #[serde(default)]
+    #[schemars(with = "Option<HexDigits<32>>")]
     pub(crate) topc: Option<String>,
+    /// Authentication management field, 4 hexadecimal digits; its separation bit is set.
     #[serde(default)]
+    #[schemars(with = "Option<AmfDigits>")]
     pub(crate) amf: Option<String>,
+    /// Authentication algorithm: that of the operator code.
     #[serde(default)]
     pub(crate) algorithm: Option<Algorithm>,
+    /// Method of authentication.
     #[serde(default)]
     pub(crate) auth: AuthMethod,
+    /// Added to the time to give SEQ (TS 33.102 Annex C).
     #[serde(default)]
+    #[schemars(with = "Option<Count>")]
     pub(crate) sqn_offset: Option<u64>,
+    /// Barred subscribers may not register.
     #[serde(default)]
     pub(crate) status: SubscriberStatus,
+    /// The public number (MSISDN).
     #[serde(default)]
+    #[schemars(with = "Option<Text<Msisdn>>")]
     pub(crate) msisdn: Option<Msisdn>,
+    /// The data of the subscription; the default is slice 1 with the DNN `internet`.
     #[serde(default)]
     pub(crate) subscription: Arc<Subscription>,
 }
@@ -415,7 +450,7 @@ impl TryFrom<RawRecord> for SubscriberRecord {
 
 impl Serialize for SubscriberRecord {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        self.write(s, false)
+        self.written(false).serialize(s)
     }
 }
 
@@ -425,29 +460,90 @@ pub struct WithSecrets<'a>(pub &'a SubscriberRecord);
 
 impl Serialize for WithSecrets<'_> {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        self.0.write(s, true)
+        self.0.written(true).serialize(s)
     }
 }
 
+/// A subscriber without its keys.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Subscriber")]
+struct WrittenRecord<'a> {
+    /// SUPI of the subscriber.
+    supi: String,
+    /// The key K, in an export alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    k: Option<String>,
+    /// The operator code OP, in an export alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    op: Option<String>,
+    /// The operator code OPc, in an export alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    opc: Option<String>,
+    /// The operator code TOP, in an export alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    top: Option<String>,
+    /// The operator code TOPc, in an export alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    topc: Option<String>,
+    /// Authentication management field, 4 hexadecimal digits.
+    amf: String,
+    /// Authentication algorithm of the subscriber.
+    algorithm: Algorithm,
+    /// Method of authentication.
+    auth: AuthMethod,
+    /// Added to the time to give SEQ (TS 33.102 Annex C).
+    sqn_offset: u64,
+    /// Barred subscribers may not register.
+    status: SubscriberStatus,
+    /// The public number (MSISDN), if the subscriber has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    msisdn: Option<&'a Msisdn>,
+    /// The data of the subscription.
+    subscription: &'a Subscription,
+}
+
 impl SubscriberRecord {
-    fn write<S: Serializer>(&self, s: S, secrets: bool) -> Result<S::Ok, S::Error> {
-        let fields = 7 + usize::from(self.msisdn.is_some()) + if secrets { 2 } else { 0 };
-        let mut s = s.serialize_struct("SubscriberRecord", fields)?;
-        s.serialize_field("supi", &self.supi.to_string())?;
-        if secrets {
-            s.serialize_field("k", &to_hex(self.k.octets()))?;
-            let (name, octets) = self.operator_code.field();
-            s.serialize_field(name, &to_hex(octets))?;
+    fn written(&self, secrets: bool) -> WrittenRecord<'_> {
+        let (name, octets) = self.operator_code.field();
+        let code = |of: &str| (secrets && name == of).then(|| to_hex(octets));
+        WrittenRecord {
+            supi: self.supi.to_string(),
+            k: secrets.then(|| to_hex(self.k.octets())),
+            op: code("op"),
+            opc: code("opc"),
+            top: code("top"),
+            topc: code("topc"),
+            amf: to_hex(&self.amf.0),
+            algorithm: self.algorithm,
+            auth: self.auth,
+            sqn_offset: self.sqn_offset.value(),
+            status: self.status,
+            msisdn: self.msisdn.as_ref(),
+            subscription: &self.subscription,
         }
-        s.serialize_field("amf", &to_hex(&self.amf.0))?;
-        s.serialize_field("algorithm", &self.algorithm)?;
-        s.serialize_field("auth", &self.auth)?;
-        s.serialize_field("sqn_offset", &self.sqn_offset.value())?;
-        s.serialize_field("status", &self.status)?;
-        if let Some(msisdn) = &self.msisdn {
-            s.serialize_field("msisdn", msisdn)?;
+    }
+}
+
+/// The form that is read has the keys; the form that is written has not.
+impl JsonSchema for SubscriberRecord {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "SubscriberRecord".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        match generator.contract().is_serialize() {
+            true => generator.subschema_for::<WrittenRecord<'static>>(),
+            false => generator.subschema_for::<RawRecord>(),
         }
-        s.serialize_field("subscription", &*self.subscription)?;
-        s.end()
     }
 }

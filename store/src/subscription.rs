@@ -6,10 +6,12 @@ use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::{Dnn, FiveQi, ParseIdError, SNssai, Tac};
 
 use crate::bit_rate::Ambr;
+use crate::forms::{TacNumber, Text};
 use crate::text::{self, serde_as_text};
 
 /// Subscribed S-NSSAIs of one UE at most (TS 23.501 §5.15.3).
@@ -25,22 +27,30 @@ pub const FRAMED_ROUTES_MAX: usize = 16;
 /// Forbidden areas of one UE at most: a bound of ours, one list of TS 24.501 §9.11.3.9 holds 16.
 pub const AREAS_MAX: usize = 16;
 
+/// Indices to RAT/frequency selection priority (TS 36.300 annex I.2).
+const RFSP: core::ops::RangeInclusive<u16> = 1..=256;
+/// Priority levels of ARP (TS 23.501 §5.7.2.2).
+const ARP_PRIORITY: core::ops::RangeInclusive<u8> = 1..=15;
+
 /// Everything subscribed but the identity and the keys.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Subscription {
     /// Subscribed UE-AMBR (TS 23.501 §5.7.2.6).
     pub ue_ambr: Ambr,
     /// Subscribed slices; at least one is a default slice.
+    #[schemars(length(min = 1, max = SLICES_MAX))]
     pub slices: Vec<SubscribedSlice>,
     /// Index to RAT/frequency selection priority, 1 to 256 (TS 23.501 §5.3.4.3).
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = *RFSP.start(), max = *RFSP.end()))]
     pub rfsp: Option<u16>,
     /// Radio access technologies that the UE may not use (TS 23.501 §5.3.4.1).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rat_restrictions: Vec<RatType>,
     /// Tracking areas in which the UE gets no service (TS 23.501 §5.3.4.1).
     #[serde(with = "tacs", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<TacNumber>", length(max = AREAS_MAX))]
     pub forbidden_areas: Vec<Tac>,
     /// Where the UE may start services; absent: everywhere (TS 23.501 §5.3.4.1).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,13 +64,21 @@ pub struct Subscription {
 }
 
 /// Where a UE may start services: `{"allowed": [1, 2]}` or `{"not_allowed": [3]}` (TS 23.501 §5.3.4.1.2).
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ServiceArea {
     /// In these tracking areas alone.
-    Allowed(#[serde(with = "tacs")] Vec<Tac>),
+    Allowed(
+        #[serde(with = "tacs")]
+        #[schemars(with = "Vec<TacNumber>", length(max = AREAS_MAX))]
+        Vec<Tac>,
+    ),
     /// Everywhere but in these.
-    NotAllowed(#[serde(with = "tacs")] Vec<Tac>),
+    NotAllowed(
+        #[serde(with = "tacs")]
+        #[schemars(with = "Vec<TacNumber>", length(max = AREAS_MAX))]
+        Vec<Tac>,
+    ),
 }
 
 impl ServiceArea {
@@ -88,7 +106,7 @@ impl Default for Subscription {
 }
 
 /// Radio access technology (TS 29.571 §5.4.3.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum RatType {
     /// New Radio, the radio access of 5G.
     #[serde(rename = "NR")]
@@ -105,17 +123,19 @@ pub enum RatType {
 }
 
 /// A subscribed slice and the data networks reached through it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SubscribedSlice {
     /// The slice, as `1` or `1-0000ab`.
     #[serde(with = "text")]
+    #[schemars(with = "Text<SNssai>")]
     pub s_nssai: SNssai,
     /// Whether it serves a UE that asks for none (TS 23.501 §5.15.3). Absent means yes.
     #[serde(default = "yes")]
     pub default: bool,
     /// Its data networks; one is the default.
     #[serde(default = "internet")]
+    #[schemars(length(min = 1, max = DNNS_MAX))]
     pub dnns: Vec<DnnConfiguration>,
 }
 
@@ -138,11 +158,12 @@ fn internet() -> Vec<DnnConfiguration> {
 }
 
 /// How sessions of one data network are served (TS 29.503 §6.1.6.2.9).
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DnnConfiguration {
     /// The data network.
     #[serde(with = "text")]
+    #[schemars(with = "Text<Dnn>")]
     pub dnn: Dnn,
     /// Whether it serves a UE that names none.
     #[serde(default)]
@@ -158,6 +179,7 @@ pub struct DnnConfiguration {
     pub ssc_mode: SscMode,
     /// 5QI of the default QoS flow: a non-GBR one (TS 23.501 §5.7.2.7).
     #[serde(with = "five_qi", default = "five_qi::default")]
+    #[schemars(with = "u8")]
     pub five_qi: FiveQi,
     /// Priority of the default QoS flow.
     #[serde(default)]
@@ -170,12 +192,15 @@ pub struct DnnConfiguration {
     pub ipv4: Option<Ipv4Addr>,
     /// The prefix that this subscriber always gets.
     #[serde(default, with = "text::option", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub ipv6: Option<Ipv6Prefix>,
     /// QoS flows on top of those of the data network; one of the same name takes its place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = FLOWS_MAX))]
     pub flows: Vec<SubscribedFlow>,
     /// Networks behind the UE, such as `192.168.7.0/24` (TS 23.501 §5.6.14).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = FRAMED_ROUTES_MAX))]
     pub framed_routes: Vec<FramedRoute>,
     /// How the radio is to protect its packets; absent: as the data network's configuration has it (TS 29.503 §6.1.6.2.9).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -183,7 +208,7 @@ pub struct DnnConfiguration {
 }
 
 /// User plane security policy (TS 23.501 §5.10.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpSecurity {
     /// Integrity protection of user packets.
@@ -193,7 +218,7 @@ pub struct UpSecurity {
 }
 
 /// Whether one kind of protection applies (TS 38.413 §9.3.1.27).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum UpProtection {
     /// No session without it.
@@ -205,13 +230,14 @@ pub enum UpProtection {
 }
 
 /// A QoS flow that a subscriber's sessions have (TS 23.503 §6.3.1).
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SubscribedFlow {
     /// Its name: 1 to 16 lower-case letters, digits or dashes.
     pub name: String,
     /// 5QI of the flow.
     #[serde(with = "five_qi")]
+    #[schemars(with = "u8")]
     pub five_qi: FiveQi,
     /// Allocation and retention priority of the flow.
     #[serde(default)]
@@ -226,6 +252,7 @@ pub struct SubscribedFlow {
     pub precedence: u8,
     /// Its packets: `[uplink|downlink] permit out PROTOCOL from ADDRESS [PORTS] to ADDRESS [PORTS]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = FILTERS_MAX))]
     pub filters: Vec<String>,
     /// Which directions pass.
     #[serde(default)]
@@ -236,7 +263,7 @@ pub struct SubscribedFlow {
 }
 
 /// Which directions of a flow pass (TS 29.512 §5.6.3.14).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum FlowGate {
     /// The gate is open in both directions.
@@ -253,7 +280,7 @@ pub enum FlowGate {
 }
 
 /// What sets a flow up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum FlowSetup {
     /// The network, with each session.
@@ -340,8 +367,24 @@ impl FromStr for SessionType {
 
 serde_as_text!(SessionType);
 
+impl JsonSchema for SessionType {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "SessionType".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "enum": SESSION_TYPES.map(|(_, name)| name) })
+    }
+}
+
 /// SSC mode (TS 29.571 §5.4.3.6).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum SscMode {
     /// The anchor stays.
@@ -357,10 +400,11 @@ pub enum SscMode {
 }
 
 /// Allocation and retention priority (TS 23.501 §5.7.2.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Arp {
     /// 1 (highest) to 15.
+    #[schemars(range(min = *ARP_PRIORITY.start(), max = *ARP_PRIORITY.end()))]
     pub priority_level: u8,
     /// Whether it may take the resources of others.
     #[serde(default)]
@@ -417,6 +461,20 @@ impl FromStr for FramedRoute {
 }
 
 serde_as_text!(FramedRoute);
+
+impl JsonSchema for FramedRoute {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "FramedRoute".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string" })
+    }
+}
 
 /// An IPv6 prefix of a session: 64 bits (TS 23.501 §5.8.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -561,7 +619,7 @@ impl Subscription {
         if !self.slices.iter().any(|s| s.default) {
             return Err(E::NoDefaultSlice);
         }
-        if let Some(rfsp) = self.rfsp.filter(|v| !(1..=256).contains(v)) {
+        if let Some(rfsp) = self.rfsp.filter(|v| !RFSP.contains(v)) {
             return Err(E::Rfsp(rfsp));
         }
         let service = self.service_area.as_ref().map_or(&[][..], ServiceArea::tacs);
@@ -594,7 +652,7 @@ impl SubscribedSlice {
                 return Err(E::FiveQi(d.five_qi));
             }
             let arps = d.flows.iter().map(|f| f.arp).chain([d.arp]);
-            if let Some(arp) = arps.into_iter().find(|a| !(1..=15).contains(&a.priority_level)) {
+            if let Some(arp) = arps.into_iter().find(|a| !ARP_PRIORITY.contains(&a.priority_level)) {
                 return Err(E::Arp(arp.priority_level));
             }
             if d.flows.len() > FLOWS_MAX || d.flows.iter().any(|f| f.filters.len() > FILTERS_MAX) {

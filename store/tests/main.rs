@@ -5,6 +5,7 @@ mod common;
 mod backup;
 mod database;
 mod failures;
+mod forms;
 mod import;
 mod killed;
 mod store;

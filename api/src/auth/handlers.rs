@@ -3,46 +3,52 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use hyper::StatusCode;
 use hyper::header::{HeaderValue, SET_COOKIE};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
+use whimbrel_store::{Text, TextForm};
 
 use super::accounts::{ApiToken, ConsoleUser, TOKENS_MAX, USERS_MAX};
-use super::password::{Password, PasswordHash};
+use super::password::{ChosenPassword, Password, PasswordHash};
 use super::sessions::{AGE_MAX, ConsoleSession, LINK_AGE_MAX};
 use super::throttle::{LoginName, SourcePrefix};
 use super::totp::Totp;
 use super::{Caller, Scope, UserRole, digest_of, hex, locked, seconds_left, secret, source_of};
 use crate::HandlerContext;
-use crate::handlers::HandlerResult;
+use crate::input::{JsonBody, PathParts};
 use crate::problem::ProblemDetails;
-use crate::routes::{Reply, RoutedRequest};
+use crate::routes::{Created, Empty, HandlerResult, Json, RoutedRequest, TypedReply};
 use whimbrel_node::clock;
 use whimbrel_node::config::SecondFactor;
 
 /// The user of a session that a one-time link began.
 const LINK_USER: &str = "one-time-link";
 
-/// A login: by name and password, or by a one-time link.
-#[derive(Deserialize)]
+/// A login: `name` and `password`, with `code` where the user has a second factor; or `link`.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Login {
+pub(crate) struct Login {
+    /// Name of the user.
     name: Option<String>,
+    /// Password of the user.
     password: Option<Password>,
-    /// Of the second factor, where the user has one.
+    /// The present code of the second factor, where the user has one: six digits.
     code: Option<String>,
+    /// Secret of a one-time link.
     link: Option<String>,
 }
 
 /// The user of a session, or the token of a program.
-#[derive(Serialize)]
-struct Me {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Me {
+    /// Name of the user or of the token.
     name: String,
+    /// Scopes of the caller.
     scopes: Vec<Scope>,
-    /// What each change has to repeat in `X-CSRF-Token`; only where a session is used.
+    /// The text that each change has to repeat in `X-CSRF-Token`; only where a session is used.
     csrf: Option<String>,
-    /// Whether there is no user yet.
+    /// True if there is no user yet.
     without_users: bool,
     /// True if the user has to set up a second factor before any other request is served.
     must_enrol: bool,
@@ -50,25 +56,35 @@ struct Me {
     second_factor: bool,
 }
 
-fn body<T: for<'de> Deserialize<'de>>(request: &RoutedRequest) -> Result<T, ProblemDetails> {
-    serde_json::from_slice(&request.body)
-        .map_err(|e| ProblemDetails::bad_request(format!("the body is wrong: {e}")))
-}
-
 fn caller(request: &RoutedRequest) -> Result<&Caller, ProblemDetails> {
     request.caller.as_ref().ok_or_else(|| ProblemDetails::unauthorized("log in first"))
 }
 
 /// The name of a user or a token: it stands in the audit log, in cookies' places and in paths.
-fn checked_name(name: &str) -> Result<String, ProblemDetails> {
-    let fits = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'_' | b'-' | b'@');
-    let reserved = ["local", LINK_USER].contains(&name);
-    if (1..=64).contains(&name.len()) && name.bytes().all(fits) && !reserved {
-        return Ok(name.into());
+pub(crate) struct AccountName(String);
+
+impl std::str::FromStr for AccountName {
+    type Err = &'static str;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let fits = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'_' | b'-' | b'@');
+        let reserved = ["local", LINK_USER].contains(&name);
+        if (1..=64).contains(&name.len()) && name.bytes().all(fits) && !reserved {
+            return Ok(Self(name.into()));
+        }
+        Err("a name has 1 to 64 letters, digits, dots, hyphens, underscores or at signs")
     }
-    Err(ProblemDetails::unprocessable(
-        "a name has 1 to 64 letters, digits, dots, hyphens, underscores or at signs",
-    ))
+}
+
+impl TextForm for AccountName {
+    const PATTERN: &'static str = "^[0-9A-Za-z._@-]{1,64}$";
+}
+
+/// A user or a token that the path names.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct AccountPath {
+    /// Name of the user or of the token.
+    name: String,
 }
 
 /// Hashes or compares a password on a thread of the pool, one at a time.
@@ -88,14 +104,14 @@ async fn hashing<R: Send + 'static>(
 }
 
 /// GET: the caller's name and scopes.
-pub(crate) async fn me(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
+pub(crate) async fn me(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult<Json<Me>> {
     let caller = caller(&request)?;
     let csrf = caller
         .session
         .and_then(|id| locked(&shared.auth.sessions).find(clock::now(), &id).map(|s| s.csrf.clone()));
     let accounts = shared.auth.accounts()?;
     let user = caller.session.and_then(|_| accounts.user(&caller.name));
-    Reply::json(&Me {
+    TypedReply::json(&Me {
         name: caller.name.clone(),
         scopes: caller.scopes.clone(),
         csrf,
@@ -106,8 +122,11 @@ pub(crate) async fn me(shared: Arc<HandlerContext>, request: RoutedRequest) -> H
 }
 
 /// POST: log in.
-pub(crate) async fn login(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let login: Login = body(&request)?;
+pub(crate) async fn login(
+    shared: Arc<HandlerContext>,
+    request: RoutedRequest,
+    JsonBody(login): JsonBody<Login>,
+) -> HandlerResult<Json<Me>> {
     match login {
         Login { name: Some(name), password: Some(password), code, link: None } => {
             by_password(&shared, &request, (name, password, code)).await
@@ -142,7 +161,7 @@ async fn by_password(
     shared: &Arc<HandlerContext>,
     request: &RoutedRequest,
     (name, password, code): (String, Password, Option<String>),
-) -> HandlerResult {
+) -> HandlerResult<Json<Me>> {
     let source = source_of(request.peer.ip());
     let user = shared.auth.accounts()?.user(&name).cloned();
     let login = LoginName::of(&name, user.is_some());
@@ -198,7 +217,7 @@ fn begin(
     name: &str,
     user: Option<&ConsoleUser>,
     without_users: bool,
-) -> HandlerResult {
+) -> HandlerResult<Json<Me>> {
     let (cookie, csrf, now) = (secret()?, secret()?, clock::now());
     let link_role = user.is_none().then_some(UserRole::Admin);
     let session = ConsoleSession::new(name, link_role, csrf.clone(), now);
@@ -209,7 +228,7 @@ fn begin(
     let scopes = role.map(|role| role.scopes().to_vec()).unwrap_or_default();
     let second_factor = user.is_some_and(|user| user.totp.is_some());
     let me = Me { name: name.into(), scopes, csrf: Some(csrf), without_users, must_enrol, second_factor };
-    Ok(Reply::json(&me)?.header(SET_COOKIE, set_cookie(shared, &cookie, AGE_MAX.as_secs())?))
+    Ok(TypedReply::json(&me)?.header(SET_COOKIE, set_cookie(shared, &cookie, AGE_MAX.as_secs())?))
 }
 
 pub(crate) fn set_cookie(
@@ -226,25 +245,30 @@ pub(crate) fn set_cookie(
 }
 
 /// DELETE: log out.
-pub(crate) async fn logout(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
+pub(crate) async fn logout(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult<Empty> {
     if let Some(session) = caller(&request)?.session {
         locked(&shared.auth.sessions).end(&session);
     }
-    Ok(Reply::empty().header(SET_COOKIE, set_cookie(&shared, "", 0)?))
+    Ok(TypedReply::empty().header(SET_COOKIE, set_cookie(&shared, "", 0)?))
 }
 
 /// A change of one's own password.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct NewPassword {
+pub(crate) struct NewPassword {
+    /// The password until now.
     old: Password,
-    new: Password,
+    /// The password from now on.
+    new: ChosenPassword,
 }
 
 /// PUT: change one's own password. Other sessions of the user end.
-pub(crate) async fn change_password(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
+pub(crate) async fn change_password(
+    shared: Arc<HandlerContext>,
+    request: RoutedRequest,
+    JsonBody(NewPassword { old, new }): JsonBody<NewPassword>,
+) -> HandlerResult<Empty> {
     let caller = caller(&request)?.clone();
-    let NewPassword { old, new } = body(&request)?;
     let (login, source) = (LoginName::of(&caller.name, true), source_of(request.peer.ip()));
     wait_over(&shared, &login, source)?;
     let user = own_user(&shared, &caller)?;
@@ -271,7 +295,7 @@ pub(crate) async fn change_password(shared: Arc<HandlerContext>, request: Routed
     accounts.change(change).map_err(ProblemDetails::unavailable)?;
     drop(accounts);
     locked(&shared.auth.sessions).end_all_of(&caller.name, caller.session);
-    Ok(Reply::empty())
+    Ok(TypedReply::empty())
 }
 
 /// The user of a session.
@@ -296,16 +320,20 @@ fn new_password(user: &ConsoleUser, password: &str, history: usize) -> Result<Pa
 }
 
 /// The second factor of one's own that is being set up: a password proves that its user does it.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Enrolment {
+pub(crate) struct Enrolment {
+    /// Password of the user.
     password: Password,
 }
 
 /// The secret of a new second factor for the user's authenticator app; it is shown once.
-#[derive(Serialize)]
-struct EnrolmentView<'a> {
-    secret: &'a str,
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SecondFactor")]
+pub(crate) struct EnrolmentView {
+    /// The secret in base 32.
+    secret: String,
+    /// The same as an otpauth URI.
     uri: String,
 }
 
@@ -313,9 +341,12 @@ struct EnrolmentView<'a> {
 const ENROLMENT_WITHIN: Duration = Duration::from_secs(600);
 
 /// POST: begin to set up a second factor of one's own.
-pub(crate) async fn begin_enrolment(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
+pub(crate) async fn begin_enrolment(
+    shared: Arc<HandlerContext>,
+    request: RoutedRequest,
+    JsonBody(Enrolment { password }): JsonBody<Enrolment>,
+) -> HandlerResult<Created<EnrolmentView>> {
     let caller = caller(&request)?.clone();
-    let Enrolment { password } = body(&request)?;
     if shared.auth.second_factor == SecondFactor::Off {
         return Err(ProblemDetails::conflict(
             "second factors are off: `api.second_factor` in the configuration",
@@ -334,25 +365,30 @@ pub(crate) async fn begin_enrolment(shared: Arc<HandlerContext>, request: Routed
         return Err(ProblemDetails::forbidden("the password is wrong"));
     }
     let (totp, now) = (Totp::new()?, clock::now());
-    let shown = Reply::json(&EnrolmentView { secret: totp.secret(), uri: totp.uri(&caller.name) })?;
+    let shown =
+        TypedReply::json(&EnrolmentView { secret: totp.secret().into(), uri: totp.uri(&caller.name) })?;
     let mut pending = locked(&shared.auth.pending);
     // There are no more of them than users.
     pending.retain(|_, (_, until)| *until > now);
     pending.insert(caller.name, (totp, now + ENROLMENT_WITHIN));
-    Ok(shown.with(StatusCode::CREATED))
+    Ok(shown.created())
 }
 
 /// The first code of a new second factor.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct FirstCode {
+pub(crate) struct FirstCode {
+    /// The code that the app shows.
     code: String,
 }
 
 /// PUT: end setting up a second factor, by its first code.
-pub(crate) async fn end_enrolment(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
+pub(crate) async fn end_enrolment(
+    shared: Arc<HandlerContext>,
+    request: RoutedRequest,
+    JsonBody(FirstCode { code }): JsonBody<FirstCode>,
+) -> HandlerResult<Empty> {
     let caller = caller(&request)?.clone();
-    let FirstCode { code } = body(&request)?;
     own_user(&shared, &caller)?;
     let mut pending = locked(&shared.auth.pending);
     let now = clock::now();
@@ -373,15 +409,15 @@ pub(crate) async fn end_enrolment(shared: Arc<HandlerContext>, request: RoutedRe
     drop(accounts);
     // Sessions that began with the password alone end.
     locked(&shared.auth.sessions).end_all_of(&caller.name, caller.session);
-    Ok(Reply::empty())
+    Ok(TypedReply::empty())
 }
 
 /// DELETE: remove a user's second factor, whose telephone was lost. The user's sessions end.
 pub(crate) async fn reset_second_factor(
     shared: Arc<HandlerContext>,
-    request: RoutedRequest,
-) -> HandlerResult {
-    let name = request.param(0).to_owned();
+    _: RoutedRequest,
+    PathParts(AccountPath { name }): PathParts<AccountPath>,
+) -> HandlerResult<Empty> {
     let mut accounts = shared.auth.accounts()?;
     accounts.user(&name).ok_or_else(|| no_user(&name))?;
     let change = |users: &mut Vec<ConsoleUser>, _: &mut Vec<ApiToken>| {
@@ -390,19 +426,24 @@ pub(crate) async fn reset_second_factor(
     accounts.change(change).map_err(ProblemDetails::unavailable)?;
     drop(accounts);
     locked(&shared.auth.sessions).end_all_of(&name, None);
-    Ok(Reply::empty())
+    Ok(TypedReply::empty())
 }
 
 /// A one-time link.
-#[derive(Serialize)]
-struct OneTimeLink {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Link")]
+pub(crate) struct OneTimeLink {
     /// Path and fragment, behind the address of the API.
     path: String,
+    /// Seconds in which it can be used.
     expires_s: u64,
 }
 
 /// POST: make a one-time link. Only for this host's commands: the kernel says that root or the core's own user runs them.
-pub(crate) async fn link(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
+pub(crate) async fn link(
+    shared: Arc<HandlerContext>,
+    request: RoutedRequest,
+) -> HandlerResult<Created<OneTimeLink>> {
     if caller(&request)?.name != "local" {
         return Err(ProblemDetails::forbidden(
             "only `whimbrel console` on the core's host makes one-time links",
@@ -411,45 +452,64 @@ pub(crate) async fn link(shared: Arc<HandlerContext>, request: RoutedRequest) ->
     let link = secret()?;
     locked(&shared.auth.links).add(clock::now(), digest_of(&link));
     let made = OneTimeLink { path: format!("/#/link/{link}"), expires_s: LINK_AGE_MAX.as_secs() };
-    Ok(Reply::json(&made)?.with(StatusCode::CREATED))
+    Ok(TypedReply::json(&made)?.created())
 }
 
 /// A user as the API shows it.
-#[derive(Serialize)]
-struct UserView<'a> {
-    name: &'a str,
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "User")]
+pub(crate) struct UserView {
+    /// Name of the user.
+    name: String,
+    /// Role of the user.
     role: UserRole,
-    created: &'a str,
+    /// When the user was made, RFC 3339.
+    created: String,
+    /// True if the user has a second factor.
     second_factor: bool,
 }
 
-impl<'a> From<&'a ConsoleUser> for UserView<'a> {
-    fn from(u: &'a ConsoleUser) -> Self {
-        Self { name: &u.name, role: u.role, created: &u.created, second_factor: u.totp.is_some() }
+impl From<&ConsoleUser> for UserView {
+    fn from(u: &ConsoleUser) -> Self {
+        Self {
+            name: u.name.clone(),
+            role: u.role,
+            created: u.created.clone(),
+            second_factor: u.totp.is_some(),
+        }
     }
 }
 
-pub(crate) async fn users(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
+pub(crate) async fn users(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+) -> HandlerResult<Json<Vec<UserView>>> {
     let accounts = shared.auth.accounts()?;
-    Reply::json(&accounts.users().iter().map(UserView::from).collect::<Vec<_>>())
+    TypedReply::json(&accounts.users().iter().map(UserView::from).collect::<Vec<_>>())
 }
 
 /// A user to make.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct NewUser {
-    name: String,
+pub(crate) struct NewUser {
+    /// Name of the user.
+    name: Text<AccountName>,
+    /// Role of the user.
     role: UserRole,
-    password: Password,
+    /// Password of the user.
+    password: ChosenPassword,
 }
 
-pub(crate) async fn add_user(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let NewUser { name, role, password } = body(&request)?;
-    let name = checked_name(&name)?;
+pub(crate) async fn add_user(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    JsonBody(NewUser { name, role, password }): JsonBody<NewUser>,
+) -> HandlerResult<Created<UserView>> {
+    let name = name.0.0;
     let password = hashing(&shared, move || PasswordHash::of(&password)).await??;
     let created = clock::rfc3339(clock::now());
     let user = ConsoleUser { name, role, password, former: Vec::new(), totp: None, created };
-    let shown = Reply::json(&UserView::from(&user))?;
+    let shown = TypedReply::json(&UserView::from(&user))?;
     let mut accounts = shared.auth.accounts()?;
     if accounts.user(&user.name).is_some() {
         return Err(ProblemDetails::conflict(format!("there is a user {} already", user.name)));
@@ -463,20 +523,25 @@ pub(crate) async fn add_user(shared: Arc<HandlerContext>, request: RoutedRequest
         return Err(ProblemDetails::unprocessable("the first user must be an admin"));
     }
     accounts.change(|users, _| users.push(user)).map_err(ProblemDetails::unavailable)?;
-    Ok(shown.with(StatusCode::CREATED))
+    Ok(shown.created())
 }
 
-/// What changes of a user.
-#[derive(Deserialize)]
+/// A change of a user.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct UserChange {
+pub(crate) struct UserChange {
+    /// The role from now on.
     role: Option<UserRole>,
-    password: Option<Password>,
+    /// The password from now on.
+    password: Option<ChosenPassword>,
 }
 
-pub(crate) async fn edit_user(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let UserChange { role, password } = body(&request)?;
-    let name = request.param(0).to_owned();
+pub(crate) async fn edit_user(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    PathParts(AccountPath { name }): PathParts<AccountPath>,
+    JsonBody(UserChange { role, password }): JsonBody<UserChange>,
+) -> HandlerResult<Json<UserView>> {
     let history = shared.auth.history;
     let before = shared.auth.accounts()?.user(&name).cloned().ok_or_else(|| no_user(&name))?;
     let hashed = match password {
@@ -493,7 +558,7 @@ pub(crate) async fn edit_user(shared: Arc<HandlerContext>, request: RoutedReques
     if let Some(hashed) = hashed {
         changed.set_password(hashed, history);
     }
-    let shown = Reply::json(&UserView::from(&changed))?;
+    let shown = TypedReply::json(&UserView::from(&changed))?;
     accounts
         .change(|users, _| users.iter_mut().filter(|u| u.name == name).for_each(|u| *u = changed.clone()))
         .map_err(ProblemDetails::unavailable)?;
@@ -502,15 +567,18 @@ pub(crate) async fn edit_user(shared: Arc<HandlerContext>, request: RoutedReques
     Ok(shown)
 }
 
-pub(crate) async fn remove_user(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let name = request.param(0).to_owned();
+pub(crate) async fn remove_user(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    PathParts(AccountPath { name }): PathParts<AccountPath>,
+) -> HandlerResult<Empty> {
     let mut accounts = shared.auth.accounts()?;
     accounts.user(&name).ok_or_else(|| no_user(&name))?;
     another_admin(accounts.users(), &name)?;
     accounts.change(|users, _| users.retain(|u| u.name != name)).map_err(ProblemDetails::unavailable)?;
     drop(accounts);
     locked(&shared.auth.sessions).end_all_of(&name, None);
-    Ok(Reply::empty())
+    Ok(TypedReply::empty())
 }
 
 fn no_user(name: &str) -> ProblemDetails {
@@ -527,39 +595,55 @@ fn another_admin(users: &[ConsoleUser], name: &str) -> Result<(), ProblemDetails
 }
 
 /// An API token as the API shows it.
-#[derive(Serialize)]
-struct TokenView<'a> {
-    name: &'a str,
-    scopes: &'a [Scope],
-    by: &'a str,
-    created: &'a str,
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Token")]
+pub(crate) struct TokenView {
+    /// Name of the token.
+    name: String,
+    /// Scopes of its bearer.
+    scopes: Vec<Scope>,
+    /// The user that made it.
+    by: String,
+    /// When it was made, RFC 3339.
+    created: String,
     /// The token itself: shown once, when it is made.
     #[serde(skip_serializing_if = "Option::is_none")]
-    token: Option<&'a str>,
+    #[schemars(with = "String")]
+    token: Option<String>,
 }
 
-impl<'a> From<&'a ApiToken> for TokenView<'a> {
-    fn from(t: &'a ApiToken) -> Self {
-        Self { name: &t.name, scopes: &t.scopes, by: &t.by, created: &t.created, token: None }
+impl From<&ApiToken> for TokenView {
+    fn from(t: &ApiToken) -> Self {
+        let ApiToken { name, scopes, by, created, .. } = t.clone();
+        Self { name, scopes, by, created, token: None }
     }
 }
 
-pub(crate) async fn tokens(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
+pub(crate) async fn tokens(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+) -> HandlerResult<Json<Vec<TokenView>>> {
     let accounts = shared.auth.accounts()?;
-    Reply::json(&accounts.tokens().iter().map(TokenView::from).collect::<Vec<_>>())
+    TypedReply::json(&accounts.tokens().iter().map(TokenView::from).collect::<Vec<_>>())
 }
 
 /// An API token to make.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct NewToken {
-    name: String,
+pub(crate) struct NewToken {
+    /// Name of the token.
+    name: Text<AccountName>,
+    /// Scopes of its bearer.
+    #[schemars(length(min = 1))]
     scopes: Vec<Scope>,
 }
 
-pub(crate) async fn add_token(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let NewToken { name, mut scopes } = body(&request)?;
-    let name = checked_name(&name)?;
+pub(crate) async fn add_token(
+    shared: Arc<HandlerContext>,
+    request: RoutedRequest,
+    JsonBody(NewToken { name, mut scopes }): JsonBody<NewToken>,
+) -> HandlerResult<Created<TokenView>> {
+    let name = name.0.0;
     scopes.sort_unstable();
     scopes.dedup();
     if scopes.is_empty() {
@@ -569,7 +653,7 @@ pub(crate) async fn add_token(shared: Arc<HandlerContext>, request: RoutedReques
     let secret = format!("whimbrel_{}", secret()?);
     let (digest, created) = (hex(&digest_of(&secret)), clock::rfc3339(clock::now()));
     let token = ApiToken { name, scopes, digest, by: caller(&request)?.name.clone(), created };
-    let shown = Reply::json(&TokenView { token: Some(&secret), ..TokenView::from(&token) })?;
+    let shown = TypedReply::json(&TokenView { token: Some(secret), ..TokenView::from(&token) })?;
     let mut accounts = shared.auth.accounts()?;
     if accounts.tokens().iter().any(|t| t.name == token.name) {
         return Err(ProblemDetails::conflict(format!("there is a token {} already", token.name)));
@@ -580,15 +664,18 @@ pub(crate) async fn add_token(shared: Arc<HandlerContext>, request: RoutedReques
         )));
     }
     accounts.change(|_, tokens| tokens.push(token)).map_err(ProblemDetails::unavailable)?;
-    Ok(shown.with(StatusCode::CREATED))
+    Ok(shown.created())
 }
 
-pub(crate) async fn remove_token(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let name = request.param(0);
+pub(crate) async fn remove_token(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    PathParts(AccountPath { name }): PathParts<AccountPath>,
+) -> HandlerResult<Empty> {
     let mut accounts = shared.auth.accounts()?;
     if !accounts.tokens().iter().any(|t| t.name == name) {
         return Err(ProblemDetails::not_found(format!("there is no token {name}")));
     }
     accounts.change(|_, tokens| tokens.retain(|t| t.name != name)).map_err(ProblemDetails::unavailable)?;
-    Ok(Reply::empty())
+    Ok(TypedReply::empty())
 }

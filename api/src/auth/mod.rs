@@ -27,6 +27,7 @@ use hyper::header::{AUTHORIZATION, COOKIE};
 use hyper::{HeaderMap, Method};
 use ring::digest::{SHA256, digest};
 use rustix::rand::{GetRandomFlags, getrandom};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::Instant;
 use whimbrel_node::clock;
@@ -57,7 +58,7 @@ pub(super) const TEST_TOKEN: &str = "the token of the tests";
 const LOCAL: &str = "local";
 
 /// What a caller may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Scope {
     /// Read the metrics (`/metrics`).
@@ -91,7 +92,7 @@ impl Scope {
 }
 
 /// A set of scopes that a user has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum UserRole {
     /// Sees everything but deciphered NAS messages and the audit log; changes nothing.

@@ -1,6 +1,7 @@
 //! Passwords: Argon2id (RFC 9106) with a salt for each.
 
 use argon2::{Algorithm, Argon2, Params, Version};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
@@ -31,6 +32,48 @@ impl std::ops::Deref for Password {
 
     fn deref(&self) -> &str {
         &self.0
+    }
+}
+
+impl JsonSchema for Password {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Password".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "format": "password" })
+    }
+}
+
+/// A password that a request sets: [`PasswordHash::of`] checks its length.
+#[derive(Deserialize)]
+#[serde(transparent)]
+pub(super) struct ChosenPassword(Password);
+
+impl std::ops::Deref for ChosenPassword {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl JsonSchema for ChosenPassword {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ChosenPassword".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let (min, max) = (LENGTH.start(), LENGTH.end());
+        json_schema!({ "type": "string", "format": "password", "minLength": min, "maxLength": max })
     }
 }
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::Instant;
 use whimbrel_node::api_files::beside;
@@ -34,11 +35,16 @@ pub(super) struct Version {
 }
 
 /// A version as lists show it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct VersionView {
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "ConfigurationVersion")]
+pub(in super::super) struct VersionView {
+    /// Number of the version, from 1.
     pub(super) number: u64,
+    /// When it was saved, RFC 3339; of a change on the host, the file's own time.
     pub(super) at: String,
+    /// The user or API token; empty: it was changed on the host.
     pub(super) by: String,
+    /// The way in which it came to be.
     pub(super) how: String,
     /// Lines that this version has and the one before does not.
     pub(super) added: usize,

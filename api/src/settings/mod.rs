@@ -13,43 +13,48 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
 use hyper::header::{ETAG, HeaderValue};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use self::history::{SettingsHistory, Version, VersionView};
 use super::HandlerContext;
-use super::handlers::HandlerResult;
+use super::input::{JsonBody, PathParts, RequiredIfMatch};
 use super::problem::{LineProblem, ProblemDetails};
-use super::routes::{Reply, RoutedRequest};
+use super::routes::{HandlerResult, Json, RoutedRequest, TypedReply};
 use whimbrel_node::config::{self, LoadError, secrets};
 use whimbrel_node::observation::ConsoleCommand;
+use whimbrel_store::Count;
 
 /// The configuration file.
-#[derive(Serialize)]
-struct SettingsAnswer {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Configuration")]
+pub(super) struct SettingsAnswer {
     /// Path of the configuration file.
     file: String,
     /// Its text, with `(secret N)` in place of secrets.
     text: String,
     /// The keys whose values in the file differ from those in force: they wait for the next start.
     kept: Vec<String>,
-    /// What is wrong with the file, if it was changed on the host and cannot be used.
+    /// Faults of the file, if it was changed on the host and cannot be used.
     problems: Vec<LineProblem>,
     /// The keys whose file was not opened, each with the file.
     not_checked: Vec<String>,
 }
 
 /// A text that is to be checked.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct SettingsDraft {
+pub(super) struct SettingsDraft {
+    /// The text; `(secret N)` stands for a secret of the file.
     text: String,
 }
 
 /// What a check found.
-#[derive(Serialize)]
-struct CheckAnswer {
-    /// What is wrong; if nothing is, the text can be saved.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ConfigurationCheck")]
+pub(super) struct CheckAnswer {
+    /// Faults of the text; if there are none, it can be saved.
     problems: Vec<LineProblem>,
     /// The keys whose change would wait for the next start.
     kept: Vec<String>,
@@ -58,16 +63,19 @@ struct CheckAnswer {
 }
 
 /// A change: a new text, or the number of a former version.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct SettingsChange {
+pub(super) struct SettingsChange {
+    /// The new text; `(secret N)` keeps a secret.
     text: Option<String>,
-    version: Option<u64>,
+    /// The number of the version to restore.
+    version: Option<Count>,
 }
 
 /// A change that was made.
-#[derive(Serialize)]
-struct AppliedChange {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ConfigurationChange")]
+pub(super) struct AppliedChange {
     /// The number of the version; `None` if the history could not be written.
     version: Option<u64>,
     /// The keys whose change waits for the next start.
@@ -77,14 +85,18 @@ struct AppliedChange {
 }
 
 /// The defaults as text.
-#[derive(Serialize)]
-struct Defaults {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ConfigurationDefaults")]
+pub(super) struct Defaults {
+    /// All keys with their defaults and reasons, as YAML.
     text: String,
 }
 
 /// The text of a former version.
-#[derive(Serialize)]
-struct FormerText {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ConfigurationText")]
+pub(super) struct FormerText {
+    /// The text, with `(secret N)` in place of secrets.
     text: String,
 }
 
@@ -106,7 +118,10 @@ async fn with_file<T: Send + 'static>(
     done.await.map_err(|_| ProblemDetails::internal("the configuration could not be handled"))?
 }
 
-pub(super) async fn show(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
+pub(super) async fn show(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+) -> HandlerResult<Json<SettingsAnswer>> {
     let (settings, tag) = with_file(&shared, |shared, file| {
         let text = read(file)?;
         seen(shared, file, &text);
@@ -118,15 +133,18 @@ pub(super) async fn show(shared: Arc<HandlerContext>, _: RoutedRequest) -> Handl
         ))
     })
     .await?;
-    Ok(Reply::json(&settings)?.header(ETAG, header(&tag)?))
+    Ok(TypedReply::json(&settings)?.header(ETAG, header(&tag)?))
 }
 
-pub(super) async fn defaults(_: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
-    Reply::json(&Defaults { text: config::defaults() })
+pub(super) async fn defaults(_: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult<Json<Defaults>> {
+    TypedReply::json(&Defaults { text: config::defaults() })
 }
 
-pub(super) async fn check(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let SettingsDraft { text } = json(&request)?;
+pub(super) async fn check(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    JsonBody(SettingsDraft { text }): JsonBody<SettingsDraft>,
+) -> HandlerResult<Json<CheckAnswer>> {
     let checked = with_file(&shared, move |shared, file| {
         let former = read(file)?;
         Ok(match secrets::put_back(&text, &former, file) {
@@ -134,16 +152,17 @@ pub(super) async fn check(shared: Arc<HandlerContext>, request: RoutedRequest) -
             Err(e) => CheckAnswer { problems: lines(&e), kept: Vec::new(), not_checked: Vec::new() },
         })
     });
-    Reply::json(&checked.await?)
+    TypedReply::json(&checked.await?)
 }
 
-pub(super) async fn change(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let SettingsChange { text, version } = json(&request)?;
+pub(super) async fn change(
+    shared: Arc<HandlerContext>,
+    request: RoutedRequest,
+    JsonBody(SettingsChange { text, version }): JsonBody<SettingsChange>,
+    RequiredIfMatch(if_match): RequiredIfMatch,
+) -> HandlerResult<Json<AppliedChange>> {
+    let version = version.map(Count::value);
     let by = request.caller.as_ref().map(|c| c.name.clone()).unwrap_or_default();
-    let if_match = request.header("if-match").to_owned();
-    if if_match.is_empty() {
-        return Err(ProblemDetails::bad_request("name what was changed: send its ETag as If-Match"));
-    }
     let (changed, config, tag) = with_file(&shared, move |shared, file| {
         let former = read(file)?;
         seen(shared, file, &former);
@@ -183,10 +202,13 @@ pub(super) async fn change(shared: Arc<HandlerContext>, request: RoutedRequest) 
     if shared.console.control().is_some() {
         shared.console.commands.send(ConsoleCommand::Reconfigure(Box::new(config)))?;
     }
-    Ok(Reply::json(&changed)?.header(ETAG, header(&tag)?))
+    Ok(TypedReply::json(&changed)?.header(ETAG, header(&tag)?))
 }
 
-pub(super) async fn versions(shared: Arc<HandlerContext>, _: RoutedRequest) -> HandlerResult {
+pub(super) async fn versions(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+) -> HandlerResult<Json<Vec<VersionView>>> {
     let versions = with_file(&shared, |shared, file| {
         if let Ok(text) = read(file) {
             seen(shared, file, &text);
@@ -194,18 +216,28 @@ pub(super) async fn versions(shared: Arc<HandlerContext>, _: RoutedRequest) -> H
         SettingsHistory::of(&shared.config.store.path).views().map_err(unreadable)
     });
     let versions: Vec<VersionView> = versions.await?;
-    Reply::json(&versions)
+    TypedReply::json(&versions)
 }
 
-pub(super) async fn version(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let number: u64 =
-        request.param(0).parse().map_err(|_| ProblemDetails::bad_request("a version has a number"))?;
+/// A version of the configuration file.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct VersionPath {
+    /// Number of the version.
+    number: Count,
+}
+
+pub(super) async fn version(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    PathParts(path): PathParts<VersionPath>,
+) -> HandlerResult<Json<FormerText>> {
+    let number = path.number.value();
     let text = with_file(&shared, move |shared, file| {
         let found = SettingsHistory::of(&shared.config.store.path).version(number).map_err(unreadable)?;
         let Version { text, .. } = found.ok_or_else(|| unknown(number))?;
         secrets::hidden(&text, file).map_err(|e| refused("the version cannot be shown", &e))
     });
-    Reply::json(&FormerText { text: text.await? })
+    TypedReply::json(&FormerText { text: text.await? })
 }
 
 fn unknown(number: u64) -> ProblemDetails {
@@ -217,11 +249,6 @@ fn unknown(number: u64) -> ProblemDetails {
 
 fn unreadable(e: std::io::Error) -> ProblemDetails {
     ProblemDetails::unavailable(format!("the history of the configuration cannot be read: {e}"))
-}
-
-fn json<T: serde::de::DeserializeOwned>(request: &RoutedRequest) -> Result<T, ProblemDetails> {
-    serde_json::from_slice(&request.body)
-        .map_err(|e| ProblemDetails::bad_request(format!("the body is not what is taken here: {e}")))
 }
 
 fn header(tag: &str) -> Result<HeaderValue, ProblemDetails> {

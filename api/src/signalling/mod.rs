@@ -9,7 +9,8 @@ mod tree;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use whimbrel_control::UeId;
 use whimbrel_nas::{EPD_5GMM, EPD_5GSM, Envelope, mm, sm};
 use whimbrel_ngap::transfer as t;
@@ -20,33 +21,39 @@ use whimbrel_pfcp::Frame;
 use self::tree::{Field, fields, words};
 use super::HandlerContext;
 use super::auth::Scope;
-use super::handlers::{HandlerResult, page};
+use super::input::{PageLimit, PathParts, Query, page};
 use super::problem::ProblemDetails;
-use super::routes::{Reply, RoutedRequest};
+use super::routes::{HandlerResult, Json, RoutedRequest, TypedReply};
 use super::why::subject::WhySubject;
+use whimbrel_store::{Count, Text, TextForm};
 
 /// Messages that are read within messages, one in the other: NGAP, NAS, 5GSM, and a container.
 const DEPTH_MAX: usize = 6;
 
-/// A UE's messages.
-#[derive(Serialize)]
-struct Ladder {
+/// The signalling of a UE.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Ladder {
+    /// The messages, oldest first.
     messages: Vec<Arrow>,
     /// Where to go on: the `after` of the next request.
     last: u64,
-    /// Whether older messages were dropped to make room.
+    /// True if older messages were dropped to make room.
     dropped: bool,
 }
 
 /// A message as an arrow of the ladder.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Arrow {
+    /// Number in order, from 1.
     seq: u64,
     /// When, RFC 3339 with microseconds.
     at: String,
     /// `N2` or `N4`.
+    #[schemars(extend("enum" = ["N2", "N4"]))]
     interface: &'static str,
+    /// The sender of the message.
     from: String,
+    /// The receiver of the message.
     to: String,
     /// Its name in the standard's words.
     name: String,
@@ -54,14 +61,18 @@ struct Arrow {
     clause: String,
     /// The NAS messages in it, from the outside in.
     nas: Vec<Nas>,
+    /// Length in octets.
     octets: usize,
+    /// Fields of the message.
     fields: Vec<Field>,
 }
 
 /// A NAS message within a message.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 struct Nas {
+    /// Its name in the standard's words.
     name: String,
+    /// The clause that defines it.
     clause: String,
     /// How it is protected: `plain`, `integrity protected`, `ciphered`.
     protection: &'static str,
@@ -69,16 +80,61 @@ struct Nas {
 
 /// The UEs that a name in a path means.
 pub(super) fn ues(shared: &HandlerContext, text: &str) -> Result<Vec<UeId>, ProblemDetails> {
-    match WhySubject::parse(text) {
-        WhySubject::Ue(supi) => Ok(shared.console.signalling(|s| s.ues_of(supi))),
-        WhySubject::Unidentified(ue) => Ok(vec![ue]),
-        _ => Err(ProblemDetails::bad_request("name the UE by its SUPI, or as logs do (ue-1a.2)")),
+    text.parse().map(|ue| ues_of(shared, &ue)).map_err(ProblemDetails::bad_request)
+}
+
+fn ues_of(shared: &HandlerContext, ue: &UeWithSignalling) -> Vec<UeId> {
+    match &ue.0 {
+        WhySubject::Ue(supi) => shared.console.signalling(|s| s.ues_of(*supi)),
+        WhySubject::Unidentified(ue) => vec![*ue],
+        _ => Vec::new(),
     }
 }
 
-pub(super) async fn list(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let (after, limit) = (request.number("after", 0)?, page(&request)?);
-    let ues = ues(&shared, request.param(0))?;
+/// A UE by its SUPI, or as logs name it.
+struct UeWithSignalling(WhySubject);
+
+impl std::str::FromStr for UeWithSignalling {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match WhySubject::parse(text) {
+            subject @ (WhySubject::Ue(_) | WhySubject::Unidentified(_)) => Ok(Self(subject)),
+            _ => Err("name the UE by its SUPI, or as logs do (ue-1a.2)"),
+        }
+    }
+}
+
+/// Eight digits alone are a 5G-TMSI.
+impl TextForm for UeWithSignalling {
+    const PATTERN: &'static str = "^(imsi-[0-9]{6,15}|[0-9]{6,7}|[0-9]{9,15}|nai-[0-9a-f]{32}@[0-9a-z.-]{1,220}\
+        |ue-[0-9a-f]{1,8}\\.[0-9a-f]{1,4})$";
+}
+
+/// The UE that the path names.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct SignallingPath {
+    /// SUPI, imsi-999700000000001 or its digits, or the name of an unidentified UE in logs.
+    supi: Text<UeWithSignalling>,
+}
+
+/// A page of messages.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct SignallingQuery {
+    /// Only messages after this number.
+    after: Option<Count>,
+    /// Most items to return; 100 if absent.
+    limit: Option<PageLimit>,
+}
+
+pub(super) async fn list(
+    shared: Arc<HandlerContext>,
+    request: RoutedRequest,
+    PathParts(path): PathParts<SignallingPath>,
+    Query(query): Query<SignallingQuery>,
+) -> HandlerResult<Json<Ladder>> {
+    let (after, limit) = (query.after.map_or(0, Count::value), page(query.limit));
+    let ues = ues_of(&shared, &path.supi.0);
     let found = shared.console.signalling(|s| s.of(&ues, after, limit));
     let mut arrows: Vec<(DecodedMessage, &Message)> =
         found.messages.iter().map(|m| (decoded(m), m)).collect();
@@ -88,7 +144,7 @@ pub(super) async fn list(shared: Arc<HandlerContext>, request: RoutedRequest) ->
         }
     }
     let messages = arrows.into_iter().map(|(decoded, message)| arrow(decoded, message)).collect();
-    Reply::json(&Ladder { messages, last: found.last, dropped: found.dropped })
+    TypedReply::json(&Ladder { messages, last: found.last, dropped: found.dropped })
 }
 
 /// Has the control thread decipher what is still ciphered in the messages of a UE.

@@ -6,6 +6,7 @@
 
 use std::fmt::{Debug, Write};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use whimbrel_node::config::value::unhex;
@@ -14,12 +15,14 @@ use whimbrel_node::config::value::unhex;
 const LINES_MAX: usize = 20_000;
 
 /// A field, with a value or with fields of its own.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(super) struct Field {
     /// The information element, in words.
     pub(super) name: String,
+    /// Its value, where it has no fields of its own.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) value: String,
+    /// The fields within it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) fields: Vec<Field>,
     /// The octets of the value, if it consists of octets: a message may be in them.

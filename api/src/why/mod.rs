@@ -8,6 +8,7 @@ mod ue;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use whimbrel_control::Remedy;
 use whimbrel_control::event::DeregistrationReason;
@@ -17,9 +18,9 @@ use whimbrel_node::local_time::when;
 
 use self::subject::WhySubject;
 use super::HandlerContext;
-use super::handlers::HandlerResult;
+use super::input::PathParts;
 use super::problem::ProblemDetails;
-use super::routes::{Reply, RoutedRequest};
+use super::routes::{HandlerResult, Json, RoutedRequest, TypedReply};
 use whimbrel_node::observation::{
     Condition, ConsoleCommand, GnbView, HistoryEntry, HistoryEvent, Name, RefusalRecord, SubjectHistory,
     UeView, UesRequest,
@@ -33,7 +34,8 @@ const PAGE: usize = 1000;
 const OF_GNB_MAX: usize = 8;
 
 /// The answer to a question for a UE, a gNB or a part of the core.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Why")]
 pub struct WhyAnswer {
     /// The name in the question.
     pub subject: String,
@@ -47,8 +49,19 @@ pub struct WhyAnswer {
     pub refusals: Vec<RefusalRecord>,
 }
 
-pub(super) async fn why(shared: Arc<HandlerContext>, request: RoutedRequest) -> HandlerResult {
-    let text = request.param(0).trim().to_string();
+/// The subject of a question.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct WhyPath {
+    /// A SUPI, IMEI, 5G-GUTI or address of a UE, a gNB, or a part of the core.
+    subject: String,
+}
+
+pub(super) async fn why(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    PathParts(path): PathParts<WhyPath>,
+) -> HandlerResult<Json<WhyAnswer>> {
+    let text = path.subject.trim().to_string();
     let answer = match WhySubject::parse(&text) {
         WhySubject::Ue(supi) => ue::answer(&shared, supi).await,
         WhySubject::Unidentified(ue) => remembered(&shared, &Name::Unidentified(ue), &text).await,
@@ -69,7 +82,7 @@ pub(super) async fn why(shared: Arc<HandlerContext>, request: RoutedRequest) -> 
         WhySubject::Part(name) => part(&shared, name),
         WhySubject::Other => named(&shared, &text).await?,
     };
-    Reply::json(&WhyAnswer { subject: text, ..answer })
+    TypedReply::json(&WhyAnswer { subject: text, ..answer })
 }
 
 /// About a UE that is known by another name than its SUPI.

@@ -121,6 +121,7 @@ fn read(ue: Ue, octets: &[u8], first: bool) -> Result<Received, Unread> {
                 before
             })
         });
+        let plain = without_header_type(plain);
         let message = mm::Message::decode(&plain).map_err(|e| Unread::of(&e, true))?;
         if !fits(header, &message) {
             return Err(MessageDropReason::Integrity.into());
@@ -172,6 +173,15 @@ fn open(
     let mut plain = Vec::with_capacity(octets.len());
     let opened = context?.unprotect(octets, &mut plain).ok()?;
     Some((plain, opened.count))
+}
+
+/// The plain message within a protected one, with the security header type of a plain message (TS 24.501 §9.3.1). OpenAirInterface's UE repeats the
+/// outer type in its DEREGISTRATION REQUEST; only the outer one has a meaning.
+fn without_header_type(mut plain: Vec<u8>) -> Vec<u8> {
+    if let [whimbrel_nas::EPD_5GMM, header, ..] = plain.as_mut_slice() {
+        *header &= 0xf0;
+    }
+    plain
 }
 
 /// Whether the header type is valid for the message (TS 24.501 §4.4.5, §4.4.6, §9.3.1): only SECURITY MODE COMPLETE takes
@@ -283,4 +293,22 @@ pub(crate) fn protect(
         let count = context.protect(header, &plain, &mut out).ok()?;
         Some((out, Some(count.value())))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_ngap::msg::UplinkNasTransport;
+
+    use crate::ue_harness::{CIPHERED, RAN_ID, UeHarness};
+
+    #[test] // TS 24.501 §9.3.1, as OpenAirInterface's UE of 2024-w12 writes it: the outer type again in the plain message
+    fn a_header_type_within_a_protected_message_has_no_meaning() {
+        let mut harness = UeHarness::registered();
+        let plain = [0x7e, 4, 0x45, 1, 0, 11, 0xf2, 0x99, 0xf9, 7, 2, 2, 0, 0x8e, 0x37, 8, 0x23];
+        let mut pdu = Vec::new();
+        harness.keys.protect(CIPHERED, &plain, &mut pdu).unwrap();
+        let batch = harness.ngap(UplinkNasTransport::new(harness.connection(), RAN_ID, pdu));
+        harness.settle(batch);
+        assert!(harness.context().is_none_or(|ue| !ue.amf.registered));
+    }
 }

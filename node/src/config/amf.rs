@@ -75,7 +75,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Amf {
         tacs,
         registration_areas,
         slices,
-        name: s.value("name", "whimbrel".to_string(), "AMF name sent to gNBs (TS 38.413 §9.3.3.21)."),
+        name: amf_name(s),
         amf_id: amf_id(s),
         relative_capacity: s.value(
             "relative_capacity",
@@ -104,6 +104,17 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Amf {
              UEs get it at once and the others when they are connected next.",
         ),
     })
+}
+
+/// AMFName is a PrintableString (X.680 §41.4) of 1 to 150 characters.
+fn amf_name(s: &mut Section<'_, '_>) -> String {
+    let name =
+        s.value("name", "whimbrel".to_string(), "AMF name sent to gNBs (TS 38.413 §9.3.3.21).");
+    let printable = |c: char| c.is_ascii_alphanumeric() || " '()+,-./:=?".contains(c);
+    let is_valid = (1..=150).contains(&name.len()) && name.chars().all(printable);
+    let what = format!("gNBs cannot read the AMF name `{name}`");
+    s.bound("name", is_valid, what, "1 to 150 letters, digits, spaces and '()+,-./:=?");
+    name
 }
 
 pub(super) fn amf_id(s: &mut Section<'_, '_>) -> AmfId {

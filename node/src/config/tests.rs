@@ -423,6 +423,15 @@ fn all_problems_are_reported_at_once_in_the_order_of_the_file() {
     );
 }
 
+#[test] // TS 38.413 §9.3.3.21: a gNB refused an NG SETUP RESPONSE with an underscore in the name
+fn an_amf_name_that_gnbs_cannot_read_is_refused() {
+    for name in ["whimbrel_1", "", "Wühlmaus"] {
+        let error = refused(&format!("amf: {{ name: \"{name}\" }}\n"));
+        assert!(error.contains(&format!("amf.name: gNBs cannot read the AMF name `{name}`; write 1 to 150")), "{error}");
+    }
+    assert_eq!(read("amf: { name: \"site 1 (north)\" }\n").unwrap().amf.name, "site 1 (north)");
+}
+
 #[test]
 fn a_secret_is_never_repeated() {
     let text = "home_network_keys:\n  - id: 1\n    private_key: \"c53c22208b61860b06c62e5406a7b330c2b577aa55589815\"\n";

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::Instant;
 
@@ -11,7 +12,8 @@ use crate::clock;
 const MOMENTS_MAX: usize = 256;
 
 /// The cluster as the API shows it.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[schemars(rename = "Cluster")]
 pub struct ClusterView {
     /// `single`: UEs are served in this process; `region`: by CPFs; `pair`: by CPFs, and a second CTA can take over.
     pub deployment: &'static str,
@@ -32,7 +34,8 @@ pub struct ClusterView {
 }
 
 /// A CTA as the API shows it.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[schemars(rename = "Cta")]
 pub struct CtaView {
     /// `primary` or `replica`.
     pub role: &'static str,
@@ -45,7 +48,8 @@ pub struct CtaView {
 }
 
 /// A CPF as the API shows it.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[schemars(rename = "Cpf")]
 pub struct CpfView {
     /// Number of the CPF.
     pub id: u16,
@@ -66,7 +70,8 @@ pub struct CpfView {
 }
 
 /// What the CPFs of one code version have done since the canary began.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Version")]
 pub struct VersionView {
     /// The version, by its code.
     pub code: String,
@@ -87,8 +92,10 @@ pub struct VersionView {
 }
 
 /// A UPF as the API shows it.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[schemars(rename = "Upf")]
 pub struct UpfView {
+    /// Name of the UPF in the configuration.
     pub name: String,
     /// Where it takes PFCP; `None`: it is in this program.
     pub address: Option<String>,
@@ -99,19 +106,24 @@ pub struct UpfView {
 }
 
 /// Replicas of each UE.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+#[schemars(rename = "Replicas")]
 pub struct ReplicasView {
+    /// Replicas of each UE, as configured.
     pub configured: u64,
+    /// Of these, how many there are too few CPFs for.
     pub missing: u64,
     /// UEs that would be lost with their primary.
     pub ues_without: u64,
 }
 
 /// The log of UEs' inputs, in figures.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+#[schemars(rename = "Log")]
 pub struct LogView {
     /// UEs with inputs since their checkpoint.
     pub ues: u64,
+    /// Octets of these inputs.
     pub octets: u64,
     /// Inputs that were replayed since the start.
     pub replayed: u64,
@@ -122,7 +134,7 @@ pub struct LogView {
 }
 
 /// Something that happened to a process.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Moment {
     /// When, RFC 3339.
     pub at: String,

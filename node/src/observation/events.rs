@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::Instant;
 
@@ -11,7 +12,7 @@ use crate::clock;
 const EVENTS_MAX: usize = 4096;
 
 /// Level of an event; the same as in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     Error,
@@ -21,7 +22,8 @@ pub enum Level {
 }
 
 /// An event as the API gives it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Event")]
 pub struct EventRecord {
     /// Number in order, from 1.
     pub seq: u64,

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use whimbrel_control::event::{DeregistrationReason, SetupRefusal};
 use whimbrel_control::{Refusal, UeId};
@@ -47,7 +48,8 @@ pub enum Name {
 }
 
 /// A refusal as the history keeps it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Refusal")]
 pub struct RefusalRecord {
     /// Number in order, from 1.
     pub seq: u64,

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use whimbrel_control::amf::WarningOutcome;
@@ -26,7 +27,7 @@ const OPERATIONS_MAX: usize = 256;
 const FINDINGS_MAX: usize = 64;
 
 /// State of an operation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OperationState {
     /// Its outcome is not known yet.
@@ -41,7 +42,7 @@ pub enum OperationState {
 }
 
 /// What a peer answered, in the standard's words.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// `UE`, `gNB`, `UPF`, or the identity of a gNB.
     pub peer: String,
@@ -56,7 +57,8 @@ pub struct Finding {
 }
 
 /// An operation as the API shows it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Operation")]
 pub struct OperationView {
     /// Number in order, from 1.
     pub id: u64,

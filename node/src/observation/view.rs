@@ -1,9 +1,11 @@
 //! UEs and gNBs as the API shows them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A gNB that has set up.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Gnb")]
 pub struct GnbView {
     /// Global gNB identifier, `999/70-1`.
     pub id: String,
@@ -21,13 +23,15 @@ pub struct GnbView {
     pub connected_ues: u64,
     /// Since when it is up, RFC 3339.
     pub since: String,
-    /// Where it stands, in degrees, if the configuration says so.
+    /// Latitude of the place where it stands, in degrees, if the configuration says so.
     pub latitude: Option<f64>,
+    /// Longitude of the same place, in degrees.
     pub longitude: Option<f64>,
 }
 
 /// A UE as the API shows it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Ue")]
 pub struct UeView {
     /// SUPI, such as `imsi-999700000000001`.
     pub supi: String,
@@ -79,7 +83,8 @@ pub struct UeView {
 }
 
 /// A PDU session.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Session")]
 pub struct SessionView {
     /// PDU session identity.
     pub id: u8,
@@ -118,7 +123,8 @@ pub struct SessionView {
 }
 
 /// A pair of rates, in kbit/s (1 kbit = 1000 bit).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Rates")]
 pub struct RatesView {
     /// Uplink rate in kbit/s.
     pub ul_kbps: u64,
@@ -127,7 +133,8 @@ pub struct RatesView {
 }
 
 /// One end of a GTP-U tunnel: an F-TEID (TS 29.244 §8.2.3).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Tunnel")]
 pub struct TunnelView {
     /// TEID in eight hexadecimal digits.
     pub teid: String,
@@ -136,7 +143,8 @@ pub struct TunnelView {
 }
 
 /// A QoS flow (TS 23.501 §5.7.1).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Flow")]
 pub struct FlowView {
     /// Identifier of the QoS flow (QFI).
     pub qfi: u8,
@@ -163,7 +171,8 @@ pub struct FlowView {
 }
 
 /// A timer that runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Timer")]
 pub struct TimerView {
     /// Its name: the standard's where it has one.
     pub name: String,
@@ -174,7 +183,7 @@ pub struct TimerView {
 }
 
 /// Some UEs, and whether there are more.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UePage {
     /// The UEs of this page.
     pub ues: Vec<UeView>,
@@ -183,7 +192,8 @@ pub struct UePage {
 }
 
 /// A warning message (TS 23.041) and its state.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Warning")]
 pub struct WarningView {
     /// Message identifier, 0 to 65535 (TS 23.041 §9.4.1.2.2).
     pub message_identifier: u16,
@@ -204,7 +214,7 @@ pub struct WarningView {
 }
 
 /// Outcome of a warning message at a gNB.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WarningAtGnb {
     /// Global gNB identifier.
     pub gnb: String,
@@ -213,14 +223,16 @@ pub struct WarningAtGnb {
 }
 
 /// A gNB that the operator has disconnected.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Disconnected")]
 pub struct DisconnectedView {
     /// Its name, `gnb-999/70-1`.
     pub gnb: String,
 }
 
 /// Whether OVERLOAD START is in force at gNBs.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Overload")]
 pub struct OverloadView {
     /// It is in force.
     pub overloaded: bool,
@@ -229,7 +241,8 @@ pub struct OverloadView {
 }
 
 /// The state of the prediction of handovers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Foresight")]
 pub struct ForesightView {
     /// It is on.
     pub enabled: bool,
