@@ -136,7 +136,7 @@ async fn judged(
     permitted(ue, tai)?; // areas: TS 23.501 §5.3.4.1.1
     let slices = slices(ue, request.clone(), tai).await?; // slices: TS 23.501 §5.15.5.2.1
     let is_initial = request.registration_type.kind == RegistrationKind::Initial;
-    let is_outdated = is_initial || request.update_type.is_some_and(|u| u.radio_capability_update());
+    let is_outdated = is_initial || request.update_type.as_ref().is_some_and(|u| u.radio_capability_update());
     ue.with(|p| {
         p.amf.emergency = false;
         if is_outdated {

@@ -108,8 +108,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Amf {
 
 /// AMFName is a PrintableString (X.680 §41.4) of 1 to 150 characters.
 fn amf_name(s: &mut Section<'_, '_>) -> String {
-    let name =
-        s.value("name", "whimbrel".to_string(), "AMF name sent to gNBs (TS 38.413 §9.3.3.21).");
+    let name = s.value("name", "whimbrel".to_string(), "AMF name sent to gNBs (TS 38.413 §9.3.3.21).");
     let printable = |c: char| c.is_ascii_alphanumeric() || " '()+,-./:=?".contains(c);
     let is_valid = (1..=150).contains(&name.len()) && name.chars().all(printable);
     let what = format!("gNBs cannot read the AMF name `{name}`");

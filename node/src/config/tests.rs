@@ -427,7 +427,10 @@ fn all_problems_are_reported_at_once_in_the_order_of_the_file() {
 fn an_amf_name_that_gnbs_cannot_read_is_refused() {
     for name in ["whimbrel_1", "", "Wühlmaus"] {
         let error = refused(&format!("amf: {{ name: \"{name}\" }}\n"));
-        assert!(error.contains(&format!("amf.name: gNBs cannot read the AMF name `{name}`; write 1 to 150")), "{error}");
+        assert!(
+            error.contains(&format!("amf.name: gNBs cannot read the AMF name `{name}`; write 1 to 150")),
+            "{error}"
+        );
     }
     assert_eq!(read("amf: { name: \"site 1 (north)\" }\n").unwrap().amf.name, "site 1 (north)");
 }
