@@ -43,6 +43,14 @@ const RECORDINGS: &[Expected] = &[
         completed: &[("Registration", 3), ("PduSessionEstablishment", 3), ("DeregistrationByUe", 3)],
         refused: &[],
     },
+    // The UE registers, its gNB dies and returns, and it registers again. Its DEREGISTRATION REQUEST cannot be read: the plain message in it
+    // has a security header type.
+    Expected {
+        folder: "openairinterface-2024-w12",
+        census: (1, 1, 1),
+        completed: &[("Registration", 2), ("PduSessionEstablishment", 2)],
+        refused: &[],
+    },
 ];
 
 impl Hex {
