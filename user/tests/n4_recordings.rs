@@ -12,7 +12,6 @@ use std::time::Duration;
 use common::START;
 use whimbrel_ids::{Instant, Seid, Teid};
 use whimbrel_pfcp::ie::*;
-use whimbrel_pfcp::msg::*;
 use whimbrel_pfcp::rule::{CreatedPdr, UsageReport};
 use whimbrel_pfcp::{Frame, Message, message_type};
 use whimbrel_user::*;
@@ -22,9 +21,9 @@ const SMF: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 77, 0, 4)),
 const UPF: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 11);
 const GTPU_PORT: u16 = 2152;
 
-/// Where a datagram or packet came from, and what it is.
+/// The sender of a datagram or packet, and so its protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum From {
+enum RecordedSender {
     /// PFCP of the SMF.
     Smf,
     /// PFCP of the UPF.
@@ -39,7 +38,7 @@ enum From {
 #[derive(Clone, Debug)]
 struct RecordedDatagram {
     at: Duration,
-    from: From,
+    from: RecordedSender,
     octets: Vec<u8>,
 }
 
@@ -53,10 +52,10 @@ fn datagram(line: &str) -> Option<RecordedDatagram> {
     let mut words = line.split_whitespace();
     let at = Duration::from_secs_f64(words.next()?.parse().ok()?);
     let from = match words.next()? {
-        "smf" => From::Smf,
-        "upf" => From::Upf,
-        "network" => From::Network,
-        address => From::Tunnel(address.parse().ok()?),
+        "smf" => RecordedSender::Smf,
+        "upf" => RecordedSender::Upf,
+        "network" => RecordedSender::Network,
+        address => RecordedSender::Tunnel(address.parse().ok()?),
     };
     let digits = words.next()?;
     let octet = |n: usize| u8::from_str_radix(digits.get(n..n + 2)?, 16).ok();
@@ -104,12 +103,12 @@ impl ReplayedUpf {
             self.upf.tick(now, &mut self.out);
         }
         match d.from {
-            From::Smf => {
+            RecordedSender::Smf => {
                 let octets = self.renamed(&d.octets);
                 self.upf.pfcp(now, SMF, &octets, &mut self.out);
             }
-            From::Upf => self.compare(&d.octets),
-            From::Tunnel(peer) => {
+            RecordedSender::Upf => self.compare(&d.octets),
+            RecordedSender::Tunnel(peer) => {
                 let mut octets = d.octets.clone();
                 if let Some(at) = octets.get_mut(4..8) {
                     let teid = Teid(u32::from_be_bytes(at.try_into().unwrap()));
@@ -119,7 +118,7 @@ impl ReplayedUpf {
                 let peer = SocketAddr::new(peer, GTPU_PORT);
                 self.packet(now, Origin::N3 { peer, local: UPF.into() }, &octets);
             }
-            From::Network => self.packet(now, Origin::N6 { dn: DnIndex(0) }, &d.octets),
+            RecordedSender::Network => self.packet(now, Origin::N6 { dn: DnIndex(0) }, &d.octets),
         }
         while let Some((to, packet)) = self.upf.u.next_output() {
             self.forwarded.push((to, packet.octets().to_vec()));
@@ -260,7 +259,7 @@ fn recorded_session_of_open5gs() {
     for d in read(OPEN5GS) {
         replayed.step(&d);
         let tunnels = replayed.upf.c.sessions().next().map(|(seid, _)| replayed.upf.c.access_tunnels(seid));
-        if d.from == From::Upf
+        if d.from == RecordedSender::Upf
             && Frame::parse(&d.octets).unwrap().header.message_type == 53
             && d.at.as_secs() == 12
         {
@@ -274,14 +273,14 @@ fn recorded_session_of_open5gs() {
 fn recorded_session_with_bad_messages_in_between() {
     let mut replayed = ReplayedUpf::new();
     for d in read(OPEN5GS) {
-        if d.from == From::Smf {
+        if d.from == RecordedSender::Smf {
             replayed.spoil(&d);
         }
         replayed.step(&d);
-        if d.from == From::Upf {
+        if d.from == RecordedSender::Upf {
             replayed.out.datagrams.clear();
         }
-        if d.from == From::Smf && d.at.as_secs() > 12 {
+        if d.from == RecordedSender::Smf && d.at.as_secs() > 12 {
             let sent = replayed.out.datagrams.len();
             replayed.step(&d);
             replayed.out.datagrams.truncate(sent);

@@ -296,12 +296,9 @@ fn link_scope(
     if !is_of_link(inner.source) || ingress.teid == Teid(0) {
         return None;
     }
-    if rules.pdrs.iter().any(|p| {
-        p.teid == ingress.teid
-            && rules.is_of_cp_function(p)
-            && p.accepts(ingress.qfi())
-            && inner.matches(p, Names::NONE)
-    }) {
+    let of_cp_function = |p: &&Pdr| p.teid == ingress.teid && rules.is_of_cp_function(p);
+    let accepts = |p: &Pdr| p.accepts(ingress.qfi()) && inner.matches(p, Names::NONE);
+    if rules.pdrs.iter().filter(of_cp_function).any(accepts) {
         return None;
     }
     if rules.ue_ipv6.is_some() && advertise::is_solicitation(inner, packet.octets()) {
