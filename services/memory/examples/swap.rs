@@ -402,7 +402,7 @@ impl MemoryGroup {
     fn enter() -> Result<Self, Failure> {
         let own = fs::read_to_string("/proc/self/cgroup")?;
         let of = |prefix: &str, root: &str| {
-            let line = own.lines().find(|l| l.splitn(3, ':').nth(1) == Some(prefix))?;
+            let line = own.lines().find(|l| l.split(':').nth(1) == Some(prefix))?;
             Some(Path::new(root).join(line.splitn(3, ':').nth(2)?.trim_start_matches('/')))
         };
         let first = of("memory", "/sys/fs/cgroup/memory");
