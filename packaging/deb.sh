@@ -1,12 +1,7 @@
 #!/usr/bin/env bash
-# Builds the Debian package of a program: deb.sh PROGRAM FOLDER. The name of the program's file is the package's: whimbrel, whimbrel-broker or
-<<<<<<< HEAD
-# whimbrel-lab. Prints the package's path. Needs dpkg-deb and strip, no network. DEBFULLNAME and DEBEMAIL, as Debian's own tools have them, name the
-# publisher of the package.
-=======
-# whimbrel-lab. Prints the package's path. Needs dpkg-deb and strip, no network. DEBFULLNAME and DEBEMAIL, as Debian's own tools have them, name
-# the package's publisher.
->>>>>>> e0ba97850b6f3da61f8ab7cccc9e72bfe422e179
+# Builds the Debian package of a program: deb.sh PROGRAM FOLDER. The name of the program's file is the package's: whimbrel, whimbrel-broker,
+# whimbrel-lab or whimbrel-harvest. Prints the package's path. Needs dpkg-deb and strip, no network. DEBFULLNAME and DEBEMAIL, as Debian's own tools
+# have them, name the publisher of the package.
 #
 # A broker and a lab are packages of their own: a broker is another party than an operator, and its host runs no core (an operator installs it for
 # `whimbrel-broker settle` alone); emulated UEs do not belong on the host of a core that is in service.
@@ -40,11 +35,15 @@ man=$root/usr/share/man/man1
 mkdir -p "$man"
 "$program" man "$man"
 gzip -9n "$man"/*.1
-install -d "$root/usr/share/bash-completion/completions" "$root/usr/share/zsh/vendor-completions" \
-  "$root/usr/share/fish/vendor_completions.d" "$root/DEBIAN"
-"$program" completions bash >"$root/usr/share/bash-completion/completions/$name"
-"$program" completions zsh >"$root/usr/share/zsh/vendor-completions/_$name"
-"$program" completions fish >"$root/usr/share/fish/vendor_completions.d/$name.fish"
+install -d "$root/DEBIAN"
+completions() {
+  install -d "$root/usr/share/bash-completion/completions" "$root/usr/share/zsh/vendor-completions" "$root/usr/share/fish/vendor_completions.d"
+  "$program" completions bash >"$root/usr/share/bash-completion/completions/$name"
+  "$program" completions zsh >"$root/usr/share/zsh/vendor-completions/_$name"
+  "$program" completions fish >"$root/usr/share/fish/vendor_completions.d/$name.fish"
+}
+# Its arguments are those of other programs, which a shell completes as it would without it.
+[ "$name" = whimbrel-harvest ] || completions
 
 # The core: its service, user, folders and configuration.
 core() {
@@ -85,6 +84,17 @@ case $name in
  gNBs and UEs that use a running core over SCTP and GTP-U, with programs that
  use their PDU sessions, and demonstrations that start a core (package
  whimbrel) in a network namespace of its own.'
+    ;;
+  whimbrel-harvest)
+    # The runtime that `run` preloads into other programs.
+    runtime=libwhimbrel_harvest_preload.so
+    install -D -m 644 "$(dirname "$program")/$runtime" "$root/usr/lib/whimbrel-harvest/$runtime"
+    strip --strip-debug "$root/usr/lib/whimbrel-harvest/$runtime"
+    recommends="valgrind"
+    description='Other programs run while a compiled program waits for memory
+ Programs and libraries for x86-64 that are linked with --emit-relocs are
+ profiled, instrumented and run in the stalls of one another, on the same
+ core and without their sources.'
     ;;
   *) echo "deb.sh: no package has the program $name" >&2; exit 1 ;;
 esac

@@ -14,7 +14,7 @@ wrong() { echo "WRONG: $1"; [ ! -e "$tmp/out" ] || tail -n 20 "$tmp/out"; exit 1
 without=()
 
 PROGRAM=$WHIMBREL "$root/x" package deb "$tmp" >"$tmp/packages" 2>"$tmp/out" || wrong "the packages cannot be built"
-[ "$(cd "$tmp" && sha256sum --check --quiet SHA256SUMS 2>&1 && wc -l <SHA256SUMS)" = 3 ] || wrong "SHA256SUMS does not have the sums of the three packages"
+[ "$(cd "$tmp" && sha256sum --check --quiet SHA256SUMS 2>&1 && wc -l <SHA256SUMS)" = "$(grep -c '\.deb$' "$tmp/packages")" ] || wrong "SHA256SUMS does not have the sums of all packages"
 package=$(grep '/whimbrel_' "$tmp/packages")
 for name in whimbrel-broker whimbrel-lab; do
   dpkg-deb --contents "$(grep "/${name}_" "$tmp/packages")" >"$tmp/out" || wrong "dpkg-deb does not read the package of $name"
@@ -23,6 +23,14 @@ for name in whimbrel-broker whimbrel-lab; do
   done
   ! grep -q 'usr/bin/whimbrel$' "$tmp/out" || wrong "the package of $name has the core"
 done
+# Where the tool was built beside the core, it has a package, too.
+if harvest=$(grep '/whimbrel-harvest_' "$tmp/packages"); then
+  dpkg-deb --extract "$harvest" "$tmp/harvest" || wrong "the package of whimbrel-harvest cannot be extracted"
+  for file in usr/bin/whimbrel-harvest usr/lib/whimbrel-harvest/libwhimbrel_harvest_preload.so usr/share/man/man1/whimbrel-harvest.1.gz; do
+    [ -e "$tmp/harvest/$file" ] || wrong "the package of whimbrel-harvest has no $file"
+  done
+  "$tmp/harvest/usr/bin/whimbrel-harvest" --version | grep -q '^whimbrel-harvest ' || wrong "whimbrel-harvest does not run from its package"
+fi
 dpkg-deb --contents "$package" >"$tmp/out" || wrong "dpkg-deb does not read it"
 for file in usr/bin/whimbrel etc/whimbrel/whimbrel.yaml usr/lib/systemd/system/whimbrel.service usr/lib/sysusers.d/whimbrel.conf \
   usr/share/man/man1/whimbrel-backup.1.gz usr/share/bash-completion/completions/whimbrel; do

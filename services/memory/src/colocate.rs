@@ -211,9 +211,11 @@ impl Heap {
                 }
                 let counter = self.memory.access_counter(region, offset);
                 counter.store(counter.load(Ordering::Relaxed) >> halvings, Ordering::Relaxed);
+                let span = self.memory.header(region, offset).span();
                 if self.move_record(region, offset, Fill::Hot, moved).is_err() {
                     return;
                 }
+                self.page_out_again(region, offset..offset + span, left);
                 continue;
             }
             *left = left.saturating_sub(MOVE_FROM_DEVICE);
@@ -226,6 +228,16 @@ impl Heap {
             self.write(to, room, (counter, header), octets);
             self.placed(to, counter, header);
             self.has_moved((region, offset, header), (to, room), moved);
+        }
+    }
+
+    /// Pages out what a read has brought back from swap: the other records there are as cold as before.
+    fn page_out_again(&mut self, region: usize, record: std::ops::Range<usize>, left: &mut usize) {
+        // Its last record may have left, and the region with it.
+        if self.regions[region].state == RegionState::Slow && self.memory.is_mapped(region) {
+            let from = record.start / PAGE * PAGE;
+            self.memory.page_out(region, from, record.end.next_multiple_of(PAGE) - from);
+            *left = left.saturating_sub(SWAP_PAGE);
         }
     }
 

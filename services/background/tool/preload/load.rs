@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::layout;
 use crate::signals;
-use crate::worker::{self, ThreadDestructors};
+use crate::worker;
 
 /// An instrumented program in memory.
 pub(crate) struct Image {
@@ -42,8 +42,6 @@ pub(crate) struct Work {
     pub(crate) flush: Option<Flush>,
     /// Runs what the program has registered for its end.
     pub(crate) finalize: Option<Finalize>,
-    /// Of variables of a thread.
-    pub(crate) thread_destructors: ThreadDestructors,
     /// Its destructors, in the order in which they run.
     pub(crate) destructors: Vec<Destructor>,
     /// Of the program and of its instrumented libraries.
@@ -57,8 +55,7 @@ pub(crate) struct Work {
     pub(crate) stays: bool,
 }
 
-// SAFETY: `flags` are accessed as atomics only, the destructors of a thread's variables by the scavenger's coroutine alone; the rest is read, as are
-// the arguments, which it owns.
+// SAFETY: `flags` are accessed as atomics only; the rest is read, as are the arguments, which it owns.
 unsafe impl Send for Work {}
 // SAFETY: as above.
 unsafe impl Sync for Work {}
@@ -228,7 +225,6 @@ pub(crate) fn scavenger(command: &str, libraries: &[&str]) -> Result<Work, Strin
         flush: unsafe { std::mem::transmute::<*mut c_void, Option<Flush>>(flush) },
         // SAFETY: `__cxa_finalize` of the scavenger's own C library.
         finalize: unsafe { std::mem::transmute::<*mut c_void, Option<Finalize>>(finalize) },
-        thread_destructors: ThreadDestructors::default(),
         destructors,
         flags,
         argument_list: arguments.iter().map(|a| a.as_ptr()).chain([ptr::null()]).collect(),
@@ -331,7 +327,7 @@ fn copy_streams(map: &LinkMap, of_library: &dyn Fn(&CStr) -> *mut c_void) {
     });
 }
 
-/// Functions that mean the process or its thread: a scavenger that exits ends alone, its thread's variables with it, and it gets no signals.
+/// Functions that mean the process: a scavenger that exits ends alone, and it gets no signals.
 fn replace_functions(map: &LinkMap) {
     for_each_relocation(map, |at, kind, name| {
         if !matches!(kind, R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT) {
@@ -344,9 +340,6 @@ fn replace_functions(map: &LinkMap) {
             b"signal" => signals::signal_of_scavenger as *const () as usize,
             b"raise" => signals::raise_of_scavenger as *const () as usize,
             b"sigaltstack" => signals::sigaltstack_of_scavenger as *const () as usize,
-            b"__cxa_thread_atexit" | b"__cxa_thread_atexit_impl" => {
-                worker::thread_atexit_of_scavenger as *const () as usize
-            }
             _ => return,
         };
         writable(at);

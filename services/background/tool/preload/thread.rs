@@ -44,6 +44,8 @@ pub(crate) struct Thread {
     /// Locks that the thread holds, and whether it could yield before the first.
     locks: Cell<u32>,
     enabled_unlocked: Cell<bool>,
+    /// Its scavengers are being looked for: what that calls looks for none.
+    takes: Cell<bool>,
 }
 
 const _: () = assert!(std::mem::offset_of!(Thread, enabled) == layout::ENABLED as usize);
@@ -103,6 +105,7 @@ impl Thread {
             count: Cell::new(0),
             locks: Cell::new(0),
             enabled_unlocked: Cell::new(false),
+            takes: Cell::new(false),
         }
     }
 
@@ -264,7 +267,7 @@ fn mine() -> Option<&'static Thread> {
 pub(crate) fn blocking<R>(call: impl FnOnce() -> R) -> R {
     let Some(thread) = mine() else { return call() };
     // A thread of a pool begins while all others compute, and has no scavenger. What it waited for may be another one's work, which waits in turn.
-    if thread.count.get() == 0 {
+    if thread.count.get() == 0 && !thread.takes.get() {
         let result = call();
         let number = std::io::Error::last_os_error().raw_os_error();
         take_scavengers(thread, number);
@@ -293,7 +296,9 @@ pub(crate) fn blocking<R>(call: impl FnOnce() -> R) -> R {
 /// Takes scavengers for a thread that computes from now on, and leaves `errno` as the call before has set it.
 fn take_scavengers(thread: &Thread, number: Option<i32>) {
     if let Some(runtime) = runtime() {
+        thread.takes.set(true);
         thread.get_scavengers(runtime);
+        thread.takes.set(false);
     }
     thread.set_enabled(thread.count.get() > 0);
     if let Some(number) = number {

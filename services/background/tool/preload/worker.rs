@@ -1,7 +1,7 @@
 //! Coroutines on which scavengers run, one after another.
 
 use std::arch::{asm, naked_asm};
-use std::cell::{Cell, UnsafeCell};
+use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 use std::sync::Mutex;
@@ -135,67 +135,10 @@ unsafe extern "C" {
     static environ: *const *const c_char;
 }
 
-type DestroyVariable = unsafe extern "C" fn(*mut c_void);
-
-/// Thread's variables with a destructor that one scavenger may have: C++ and Rust have some for each library that keeps state.
-const THREAD_DESTRUCTORS_MAX: usize = 256;
-
-/// Destructors of a scavenger's thread variables, as `__cxa_thread_atexit` has them for a thread.
-pub(crate) struct ThreadDestructors {
-    entries: [Cell<Option<(DestroyVariable, *mut c_void)>>; THREAD_DESTRUCTORS_MAX],
-    count: Cell<usize>,
-}
-
-impl Default for ThreadDestructors {
-    fn default() -> Self {
-        Self { entries: [const { Cell::new(None) }; THREAD_DESTRUCTORS_MAX], count: Cell::new(0) }
-    }
-}
-
-impl ThreadDestructors {
-    /// Says whether there was room.
-    fn add(&self, destroy: DestroyVariable, object: *mut c_void) -> bool {
-        let Some(entry) = self.entries.get(self.count.get()) else { return false };
-        entry.set(Some((destroy, object)));
-        self.count.set(self.count.get() + 1);
-        true
-    }
-
-    /// Runs them, the last first; one may add others.
-    fn run(&self) {
-        while let Some(last) = self.count.get().checked_sub(1) {
-            self.count.set(last);
-            if let Some((destroy, object)) = self.entries[last].take() {
-                // SAFETY: the scavenger has registered the function for this object, and it runs once.
-                unsafe { destroy(object) };
-            }
-        }
-    }
-}
-
-/// What scavengers call for `__cxa_thread_atexit`: their thread ends with them, not with the primary's.
-pub(crate) unsafe extern "C" fn thread_atexit_of_scavenger(
-    destroy: DestroyVariable,
-    object: *mut c_void,
-    _library: *mut c_void,
-) -> c_int {
-    let Some(runtime) = runtime() else {
-        fail("a scavenger has a thread's variable with a destructor before it has begun");
-    };
-    if !runtime.pool.works[running().work()].thread_destructors.add(destroy, object) {
-        eprintln!(
-            "whimbrel-harvest: a scavenger has more than {THREAD_DESTRUCTORS_MAX} variables of a thread with destructors: it ends"
-        );
-        end_of_scavenger();
-    }
-    0
-}
-
 /// Runs what a scavenger has for its end, as `exit` does.
 fn run_end_of(worker: &'static Worker) {
     let Some(runtime) = runtime() else { return };
     let work = &runtime.pool.works[worker.work()];
-    work.thread_destructors.run();
     // SAFETY: the scavenger has ended, and this is its coroutine: its own functions, which run once, and those of its own library.
     unsafe {
         if let Some(finalize) = work.finalize {

@@ -47,6 +47,8 @@ pub(crate) struct ElfProgram {
     pub(crate) main: Option<u64>,
     /// A shared library: it has no interpreter, and names what it needs.
     pub(crate) is_library: bool,
+    /// It has variables of a thread.
+    pub(crate) has_thread_variables: bool,
     /// It runs where it was linked.
     pub(crate) is_fixed: bool,
     /// The name that programs link a library by.
@@ -177,6 +179,7 @@ impl ElfProgram {
         }
         let (imports, copied) = dynamic_symbols(header, &data)?;
         let build = build_id(&data);
+        let has_thread_variables = segments.iter().any(|s| s.p_type(LE) == elf::PT_TLS);
         let is_fixed = header.e_type(LE) == elf::ET_EXEC;
         let has_soname = dynamic_value(header, &data, elf::DT_SONAME).is_some();
         let mut program = Self {
@@ -187,6 +190,7 @@ impl ElfProgram {
             code,
             main,
             is_library,
+            has_thread_variables,
             is_fixed,
             has_soname,
             imports,

@@ -50,7 +50,7 @@ const REFUSED_IMPORTS: [(&str, &str); 8] = [
 ];
 const SIGNALS: &str = "signals belong to the primary";
 /// Likewise, of scavengers, which have no thread of their own.
-const REFUSED_IMPORTS_OF_SCAVENGERS: [(&str, &str); 15] = [
+const REFUSED_IMPORTS_OF_SCAVENGERS: [(&str, &str); 17] = [
     ("pthread_create", "a scavenger has no threads"),
     // `std::thread` of C++, whose library starts the thread.
     (
@@ -72,6 +72,14 @@ const REFUSED_IMPORTS_OF_SCAVENGERS: [(&str, &str); 15] = [
     ("sigsuspend", SIGNALS),
     ("sigprocmask", SIGNALS),
     ("signalfd", SIGNALS),
+    (
+        "__cxa_thread_atexit",
+        "destructors of a thread's variables would run when a thread of the primary ends",
+    ),
+    (
+        "__cxa_thread_atexit_impl",
+        "destructors of a thread's variables would run when a thread of the primary ends",
+    ),
 ];
 
 /// An instrumented program with its report.
@@ -157,6 +165,10 @@ fn check_imports(program: &ElfProgram, role: InstrumentedRole) -> Result<(), Pro
         if program.imports.contains(name) {
             return Err(ProgramRefusal::Import { name: name.into(), reason });
         }
+    }
+    // A linker gives a program's variables of a thread the first places, and they would be the primary's. Those of libraries are looked up.
+    if scavenger && program.has_thread_variables && !program.is_library {
+        return Err(ProgramRefusal::ThreadVariables);
     }
     if scavenger {
         if program.main.is_none() && !program.is_library {

@@ -18,6 +18,7 @@ pub(crate) enum ProgramRefusal {
     Import { name: String, reason: &'static str },
     CopiedData(String),
     NoMain,
+    ThreadVariables,
     Go,
     NoLibraryName,
     NoSamples(String),
@@ -56,6 +57,10 @@ impl fmt::Display for ProgramRefusal {
                 "the program has a copy of {name} of a library, which a scavenger does not share; compile it with -fPIC"
             ),
             Self::NoMain => write!(f, "no function `main`: a scavenger begins there"),
+            Self::ThreadVariables => write!(
+                f,
+                "the program has variables of a thread (thread_local), which it would find where the primary has its own"
+            ),
             Self::Go => write!(
                 f,
                 "a Go program: its goroutines have stacks of a few KiB, which leave no room for what a yield saves"
