@@ -229,7 +229,9 @@ fn record(
         match slices.iter_mut().find(|slice| slice["s_nssai"] == json!(policy.s_nssai)) {
             Some(slice) => {
                 dnn["default"] = json!(false);
-                slice["dnns"].as_array_mut().map(|dnns| dnns.push(dnn));
+                if let Some(dnns) = slice["dnns"].as_array_mut() {
+                    dnns.push(dnn);
+                }
             }
             None => {
                 dnn["default"] = json!(true);
