@@ -573,11 +573,14 @@ pub(crate) fn is_of_a_session((to, octets): &(Destination, Vec<u8>)) -> bool {
     }
 }
 
-/// Datagrams of sessions, those of each tunnel in their order: an end marker ends its own tunnel, and may come behind what has gone into
-/// the next one.
+/// Datagrams of sessions, those of each tunnel and marking in their order: an end marker ends its own tunnel, and may come behind what has
+/// gone into the next one. Sessions of these tests may have one gNB tunnel in common, and differ in their marking.
 fn by_tunnel(all: Vec<(Destination, Vec<u8>)>) -> Vec<(Destination, Vec<u8>)> {
     let mut all: Vec<_> = all.into_iter().filter(is_of_a_session).collect();
-    all.sort_by_key(|(_, octets)| octets[4..8].to_vec());
+    all.sort_by_key(|(to, octets)| {
+        let tos = if let Destination::N3 { tos, .. } = to { *tos } else { 0 };
+        (octets[4..8].to_vec(), tos)
+    });
     all
 }
 
