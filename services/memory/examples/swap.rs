@@ -5,7 +5,7 @@
 //! counted exactly, and the coldest are paged out by MADV_PAGEOUT. What each has in memory at the end is printed. An access that meets a page in the swap is a major fault: misses are these faults,
 //! whatever their cause. Time is the processor's time of the whole process, the kernel's part and all policies in it, because others may use the machine.
 //!
-//! It needs root, and zram: with none in use as swap it adds a device, and removes it at the end; meanwhile `vm.page-cluster` is zero for the machine.
+//! Root and zram are needed: with none in use as swap it adds a device, and removes it at the end; meanwhile `vm.page-cluster` is zero for the machine.
 //! Without zram, `--swap PATH` names a file or device that is swapped to instead, and the first line says so.
 
 #![allow(clippy::disallowed_methods, reason = "a bench reads and writes the kernel's settings")]
@@ -32,10 +32,10 @@ const LOCAL: [u64; 4] = [10, 20, 30, 50];
 const ACCESSES: usize = 5000;
 const SLICES_MAX: usize = 10_000;
 const SLICE: usize = 1000;
-/// Octets that a heap has in memory beside those it is told: regions that it fills and pages out.
+/// Octets that a heap has in memory beside its limit: regions that it fills and pages out.
 const BESIDE_FAST: usize = 3 * REGION_OCTETS;
 
-/// What the kernel counts beside the array: tables of its pages, eight octets for each, and batches that it charges in advance.
+/// Memory that the kernel counts beside the array: tables of its pages, eight octets for each, and batches that it charges in advance.
 const TABLES_SHARE: usize = 512;
 const TABLES: usize = 1 << 20;
 
@@ -127,7 +127,7 @@ fn bench() -> Result<(), Failure> {
     Ok(())
 }
 
-/// What one way had and took, while the accesses were measured.
+/// Figures of one way, while the accesses were measured.
 struct Measured {
     /// Major faults of an access.
     misses: f64,
@@ -137,7 +137,7 @@ struct Measured {
     resident: usize,
 }
 
-/// What the kernel counts of this process.
+/// The kernel's counters of this process.
 #[derive(Clone, Copy)]
 struct Usage {
     faults: i64,
@@ -445,7 +445,7 @@ impl Drop for MemoryGroup {
 /// The swap that is measured with.
 struct Swap {
     name: String,
-    /// What to undo at the end: the device or file, and the number of a zram device that was added.
+    /// Undone at the end: the device or file, and the number of a zram device that was added.
     added: Option<(PathBuf, Option<String>)>,
     page_cluster: String,
 }

@@ -112,7 +112,7 @@ fn namespace_of(map: &LinkMap) -> Vec<&LinkMap> {
     maps
 }
 
-/// What of this process is instrumented as a primary: the program, and libraries that were loaded with it.
+/// Images of this process that are instrumented as a primary: the program, and libraries that were loaded with it.
 pub(crate) fn primary() -> Vec<Image> {
     unsafe extern "C" fn add(info: *mut libc::dl_phdr_info, _: usize, images: *mut c_void) -> c_int {
         // SAFETY: the dynamic linker describes an object that is loaded; `images` is the list below.

@@ -1,4 +1,4 @@
-//! What scavengers call for handlers of signals.
+//! Functions that scavengers call for handlers of signals.
 //!
 //! Signals are the process's, and so the primary's. What a person or another program sends to a process (an interrupt, a broken connection) does not
 //! mean the scavenger: its handler is taken and never called. A signal that its own code would raise is another thing: a scavenger that wants to handle
@@ -54,7 +54,7 @@ pub(crate) unsafe extern "C" fn sigaction_of_scavenger(
     0
 }
 
-/// What a handler that is never called ends with, and what a program does that wants to end by a signal.
+/// A handler that is never called ends with it, and so does a program that is to end by a signal.
 pub(crate) unsafe extern "C" fn raise_of_scavenger(number: c_int) -> c_int {
     eprintln!(
         "whimbrel-harvest: a scavenger raises signal {number}, which would be the primary's: the scavenger ends"

@@ -47,9 +47,9 @@ pub(crate) struct ElfProgram {
     pub(crate) main: Option<u64>,
     /// A shared library: it has no interpreter, and names what it needs.
     pub(crate) is_library: bool,
-    /// It has variables of a thread.
+    /// Has variables of a thread.
     pub(crate) has_thread_variables: bool,
-    /// It runs where it was linked.
+    /// Runs where it was linked.
     pub(crate) is_fixed: bool,
     /// The name that programs link a library by.
     pub(crate) has_soname: bool,

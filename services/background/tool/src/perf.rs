@@ -27,7 +27,7 @@ const INSTRUCTION_NS: f64 = 0.25;
 const LATENCY_THRESHOLD_MAX: u64 = 4;
 
 /// A part of an object that a process has mapped to run it.
-struct Mapping {
+struct MappedCode {
     from: u64,
     octets: u64,
     offset: u64,
@@ -50,7 +50,7 @@ pub(crate) fn profile(
     path: &str,
     memory_ns: f64,
 ) -> Result<Profile, ProgramRefusal> {
-    let mut mappings: Vec<Mapping> = Vec::new();
+    let mut mappings: Vec<MappedCode> = Vec::new();
     let mut profile = Profile { build: program.build.clone(), memory_ns, ..Profile::default() };
     profile.instruction_ns = INSTRUCTION_NS;
     let (mut samples, mut loads, mut threshold) = (0u64, 0u64, 0);
@@ -106,7 +106,7 @@ fn count_blocks(program: &mut ElfProgram, profile: &mut Profile) {
 }
 
 /// Reads what follows `PERF_RECORD_MMAP`: `2 PID/TID: [0xADDRESS(0xOCTETS) @ 0xOFFSET …]: r-xp PATH`.
-fn mapping(record: &str, path: &str) -> Option<Mapping> {
+fn mapping(record: &str, path: &str) -> Option<MappedCode> {
     let (numbers, rest) = record.split_once('[')?.1.split_once("]: ")?;
     let (access, mapped) = rest.split_once(' ')?;
     if !access.contains('x') || mapped != path {
@@ -117,11 +117,11 @@ fn mapping(record: &str, path: &str) -> Option<Mapping> {
     let (octets, rest) = rest.split_once(')')?;
     let offset = rest.trim_start_matches([' ', '@']).split(' ').next()?;
     let offset = if offset == "0" { 0 } else { hexadecimal(offset)? };
-    Some(Mapping { from: hexadecimal(from)?, octets: hexadecimal(octets)?, offset })
+    Some(MappedCode { from: hexadecimal(from)?, octets: hexadecimal(octets)?, offset })
 }
 
 /// The address in the file of one in a process. Without mappings, that of a program that is not moved when it is loaded.
-fn linked_address(program: &ElfProgram, mappings: &[Mapping], at: u64) -> Option<u64> {
+fn linked_address(program: &ElfProgram, mappings: &[MappedCode], at: u64) -> Option<u64> {
     if mappings.is_empty() && program.is_fixed {
         return program.function_at(at).map(|_| at);
     }

@@ -536,12 +536,12 @@ fn what_cannot_be_instrumented_is_refused_with_a_reason() {
     refused(&plain.compile("sorts.c", &["-Wl,--emit-relocs"]), "primary", "the profile is of build");
 
     // Go's compiler writes this section, whatever links the program.
-    let (go, section) = (plain.path("go"), plain.path("section"));
+    let (with_go, section) = (plain.path("go"), plain.path("section"));
     fs::write(&section, "Go buildinf:").expect("written");
     let mut objcopy = Command::new("objcopy");
     objcopy.arg("--add-section").arg(format!(".go.buildinfo={}", section.display()));
-    assert!(objcopy.arg(&program).arg(&go).status().expect("objcopy").success());
-    refused(&go, "primary", "a Go program: its goroutines have stacks of a few KiB");
+    assert!(objcopy.arg(&program).arg(&with_go).status().expect("objcopy").success());
+    refused(&with_go, "primary", "a Go program: its goroutines have stacks of a few KiB");
 
     let threads = plain.compile("threads.c", &["-Wl,--emit-relocs"]);
     let profile = plain.empty_profile(&threads);
