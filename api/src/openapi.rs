@@ -124,7 +124,13 @@ fn simplify(value: &mut Value) {
             members.values_mut().for_each(simplify);
             merge_words(members);
             merge_null(members);
-            if members.get("default").is_some_and(Value::is_null) {
+            // Generators take no default that is a list or an object; a property of that name is a schema, which has a type.
+            let is_default = |value: &Value| match value {
+                Value::Array(_) | Value::Null => true,
+                Value::Object(of) => !of.contains_key("type"),
+                _ => false,
+            };
+            if members.get("default").is_some_and(is_default) {
                 members.remove("default");
             }
             if let Some(Value::String(text)) = members.get_mut("description") {
@@ -157,7 +163,7 @@ fn merge_words(schema: &mut Map<String, Value>) {
     let words: Option<Vec<Vec<Value>>> = variants.iter().map(list).collect();
     let Some(words) = words else { return };
     let described: Vec<String> = variants.iter().filter_map(described).collect();
-    let before = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+    let before = schema.get("description").and_then(Value::as_str).unwrap_or_default().trim_end_matches('.');
     let text = [before.to_string(), described.join("; ")].into_iter().filter(|t| !t.is_empty());
     let text = text.collect::<Vec<_>>().join(". ");
     schema.remove("oneOf");
@@ -258,7 +264,7 @@ impl<'a> OperationDescription<'a> {
 
     /// A header that is read.
     pub(super) fn add_header(&mut self, name: &str, required: bool, description: &str) {
-        let schema = json!({ "type": "string" });
+        let schema = json!({ "type": "string", "minLength": u8::from(required) });
         self.parameters.push(json!({
             "name": name, "in": "header", "required": required, "description": description, "schema": schema,
         }));

@@ -619,7 +619,12 @@ pub(super) static ROUTES: &[Route] = &[
 
 /// The methods of a path, where it is a path of ours.
 pub(super) fn methods_of(path: &str) -> Vec<&'static str> {
-    let fits = ROUTES.iter().filter(|r| uri::matches(r.path, path).is_some());
+    // A path that stands in the table is not one with a variable part.
+    let is_whole = ROUTES.iter().any(|r| r.path == path);
+    let fits = ROUTES.iter().filter(|r| match is_whole {
+        true => r.path == path,
+        false => uri::matches(r.path, path).is_some(),
+    });
     fits.map(|r| r.method.as_str()).collect()
 }
 
@@ -635,6 +640,7 @@ mod tests {
     #[test]
     fn methods_of_a_path_are_listed() {
         assert_eq!(methods_of("/api/v1/subscribers/x"), ["GET", "PATCH", "DELETE"]);
+        assert_eq!(methods_of("/api/v1/subscribers/import"), ["POST"]);
         assert!(methods_of("/api/v1/why/").is_empty() && methods_of("").is_empty());
     }
 

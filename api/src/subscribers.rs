@@ -314,6 +314,9 @@ pub(super) struct SubscriberList {
 
 impl HandlerInput for SubscriberList {
     fn read(request: &RoutedRequest) -> Result<Self, ProblemDetails> {
+        if request.body.is_empty() {
+            return Err(ProblemDetails::bad_request("the body is empty: send a list of subscribers"));
+        }
         let format = if request.content_type == "text/csv" { Format::Csv } else { Format::Json };
         Ok(Self { format, octets: request.body.clone() })
     }

@@ -610,6 +610,7 @@ fn an_import_is_whole_or_nothing() {
         "{done}"
     );
     assert_eq!(ask(a, "POST", &format!("{import}?on_existing=x"), csv, &list(1)).0, 400);
+    assert_eq!(ask(a, "POST", import, "", "").0, 400, "no list at all");
 }
 
 #[test]
