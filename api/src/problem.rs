@@ -24,7 +24,7 @@ pub(crate) struct ProblemDetails {
     pub needs: Option<String>,
     /// Methods that the path takes, for the header Allow.
     #[serde(skip)]
-    pub allow: Option<String>,
+    pub allow: Option<Box<str>>,
 }
 
 /// What is wrong with a line of an import.

@@ -127,7 +127,7 @@ impl From<ProblemDetails> for Reply {
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let reply = Self::new(status, "application/problem+json", body);
-        if let Some(Ok(allow)) = problem.allow.map(HeaderValue::try_from) {
+        if let Some(Ok(allow)) = problem.allow.as_deref().map(HeaderValue::from_str) {
             return reply.header(hyper::header::ALLOW, allow);
         }
         match status {

@@ -38,7 +38,7 @@ pub(super) struct Update {
 }
 
 /// Endpoints that gNBs are to add, and earlier ones that they are to remove.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Endpoints {
     present: Vec<IpAddr>,
     former: Vec<IpAddr>,
@@ -149,11 +149,16 @@ impl RanNodes {
     pub fn endpoints(&mut self, now: Instant, mut endpoints: Vec<IpAddr>) -> RanOutput {
         let mut out = RanOutput::default();
         endpoints.truncate(ENDPOINTS_MAX);
+        let before = self.endpoints.clone();
         let Endpoints { present, former, .. } = &mut self.endpoints;
         former.append(present);
         former.retain(|address| !endpoints.contains(address));
         former.drain(..former.len().saturating_sub(ENDPOINTS_MAX));
         *present = endpoints;
+        // As in a unit, whose CTA changes on one host: some gNBs cannot answer an update (UERANSIM), or end on it (OpenAirInterface).
+        if self.endpoints == before {
+            return out;
+        }
         let serving: Vec<AssociationId> = self.serving().map(|(a, _)| a).collect();
         for association in serving {
             self.send_update(now, association, 1, &mut out);

@@ -574,8 +574,10 @@ fn amf_configuration_update_adds_and_removes_further_endpoints() {
         let Some((_, Message::AmfConfigurationUpdate(m))) = out.messages.last() else { panic!("{out:?}") };
         (m.amf_tnl_association_to_add_list.len(), m.amf_tnl_association_to_remove_list.len())
     };
+    assert_eq!(nodes.endpoints(at(1), vec![]).messages, [], "there is nothing to say");
     assert_eq!(updates(&nodes.endpoints(at(1), vec![first])), (1, 0));
     nodes.handle(at(1), on(1), AmfConfigurationUpdateAcknowledge::new().into());
+    assert_eq!(nodes.endpoints(at(1), vec![first]).messages, [], "nothing has changed");
     nodes.up(at(2), on(7), home());
     assert_eq!(updates(&nodes.handle(at(2), on(7), request(7).into())), (1, 0), "with its NG SETUP RESPONSE");
     assert_eq!(updates(&nodes.endpoints(at(3), vec![second])), (1, 1));
