@@ -26,9 +26,10 @@ done
 # Where the tool was built beside the core, it has a package, too.
 if harvest=$(grep '/whimbrel-harvest_' "$tmp/packages"); then
   dpkg-deb --extract "$harvest" "$tmp/harvest" || wrong "the package of whimbrel-harvest cannot be extracted"
-  for file in usr/bin/whimbrel-harvest usr/lib/whimbrel-harvest/libwhimbrel_harvest_preload.so usr/share/man/man1/whimbrel-harvest.1.gz; do
+  for file in usr/bin/whimbrel-harvest usr/lib/whimbrel-harvest usr/share/man/man1/whimbrel-harvest.1.gz; do
     [ -e "$tmp/harvest/$file" ] || wrong "the package of whimbrel-harvest has no $file"
   done
+  ls "$tmp/harvest/usr/lib/whimbrel-harvest/"lib*_preload.so >"$tmp/out" 2>&1 || wrong "the package of whimbrel-harvest lacks the library that it preloads"
   "$tmp/harvest/usr/bin/whimbrel-harvest" --version | grep -q '^whimbrel-harvest ' || wrong "whimbrel-harvest does not run from its package"
 fi
 dpkg-deb --contents "$package" >"$tmp/out" || wrong "dpkg-deb does not read it"

@@ -16,8 +16,7 @@ int main(int argc, char **argv) {
     struct sigaction action, before;
     memset(&action, 0, sizeof action);
     action.sa_handler = interrupted;
-    sigaction(SIGINT, &action, &before);
-    if (before.sa_handler != SIG_DFL) return 2;
+    if (sigaction(SIGINT, &action, &before)) return 2;
     if (signal(SIGPIPE, SIG_IGN) == SIG_ERR) return 3;
     if (argc > 1 && argv[1][0] == 'r') interrupted(SIGINT), interrupted(SIGINT);
     if (argc > 1) sigaction(SIGSEGV, &action, 0);
