@@ -44,6 +44,8 @@ pub(crate) fn with_io(test: &str, kinds: &[(&str, N3Io)], run: impl FnOnce(N3Io,
     match std::env::var(INSIDE) {
         Ok(name) => {
             sh("ip link set lo up");
+            // A new namespace has what the host has: containers on it switch forwarding on, and the kernel would pass packets on itself.
+            fs::write("/proc/sys/net/ipv4/ip_forward", "0").expect("a namespace of its own");
             let (_, kind) = kinds.iter().find(|(n, _)| *n == name).unwrap();
             run(*kind, Namespace::ran());
         }
