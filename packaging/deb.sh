@@ -87,7 +87,7 @@ case $name in
     ;;
   whimbrel-harvest)
     # The runtime that `run` preloads into other programs.
-    runtime=libwhimbrel_harvest_preload.so
+    runtime=lib${name//-/_}_preload.so
     install -D -m 644 "$(dirname "$program")/$runtime" "$root/usr/lib/whimbrel-harvest/$runtime"
     strip --strip-debug "$root/usr/lib/whimbrel-harvest/$runtime"
     recommends="valgrind"
