@@ -285,17 +285,6 @@ fn radio_capability_is_stored_and_returned() {
         _ => None,
     });
     assert_eq!(returned, Some(gnb_config(1).radio_capability));
-    // With an initial registration it is out of date: the gNB asks the UE for it.
-    net.command(ue, UeCommand::Deregister { switch_off: false });
-    net.settle(SECOND);
-    net.tap();
-    net.command(ue, UeCommand::Register);
-    net.settle(SECOND);
-    let returned = net.tapped().into_iter().find_map(|m| match m {
-        Message::InitialContextSetupRequest(m) => Some(m.ue_radio_capability),
-        _ => None,
-    });
-    assert_eq!(returned, Some(None));
     no_violations(&net);
 }
 

@@ -27,7 +27,7 @@ use crate::input::Input;
 use crate::procedure::{Lane, Procedure, ProcedureEnd, RepeatedMessage, Ue, attempt};
 use crate::refusal::Refusal;
 use crate::services::nudm::Identity;
-use crate::state::{DownlinkProtection, UeRadio};
+use crate::state::DownlinkProtection;
 
 /// Starts a registration. `sealed`: the request as received, if its keys are not here.
 pub(crate) fn start(
@@ -135,14 +135,7 @@ async fn judged(
     priority::entitled(ue)?; // priority: TS 23.501 §5.22.3
     permitted(ue, tai)?; // areas: TS 23.501 §5.3.4.1.1
     let slices = slices(ue, request.clone(), tai).await?; // slices: TS 23.501 §5.15.5.2.1
-    let is_initial = request.registration_type.kind == RegistrationKind::Initial;
-    let is_outdated = is_initial || request.update_type.as_ref().is_some_and(|u| u.radio_capability_update());
-    ue.with(|p| {
-        p.amf.emergency = false;
-        if is_outdated {
-            p.amf.radio = UeRadio::default(); // TS 23.501 §5.4.4.1: the gNB asks the UE for it
-        }
-    });
+    ue.with(|p| p.amf.emergency = false);
     Ok(AcceptInput { request, tai, slices: Some(slices) }) // steps 21, 22: REGISTRATION ACCEPT, T3550
 }
 
