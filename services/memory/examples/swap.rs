@@ -92,8 +92,8 @@ fn bench() -> Result<(), Failure> {
         );
         for local in LOCAL.into_iter().filter(|l| only.is_none_or(|only| only == *l)) {
             let fast = records * local as usize / 100 * SPAN / REGION_OCTETS * REGION_OCTETS;
-            let run = Run { trace: &trace, order: &order, accesses, fast };
-            let [tier, kernel, pages] = [run.tier()?, run.kernel()?, run.pages()?];
+            let comparison = SwapComparison { trace: &trace, order: &order, accesses, fast };
+            let [tier, kernel, pages] = [comparison.tier()?, comparison.kernel()?, comparison.pages()?];
             let ratio = |other: &Measured| {
                 format!("{:>5.2}; {:>5.2}", other.misses / tier.misses.max(1e-9), other.us / tier.us)
             };
@@ -139,12 +139,12 @@ struct Measured {
 
 /// The kernel's counters of this process.
 #[derive(Clone, Copy)]
-struct Usage {
+struct KernelCounters {
     faults: i64,
     us: f64,
 }
 
-fn usage() -> Usage {
+fn usage() -> KernelCounters {
     // SAFETY: all octets zero are a value of the structure, and the call overwrites it.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
@@ -152,7 +152,7 @@ fn usage() -> Usage {
         usage
     };
     let us = |t: libc::timeval| t.tv_sec as f64 * 1e6 + t.tv_usec as f64;
-    Usage { faults: usage.ru_majflt, us: us(usage.ru_utime) + us(usage.ru_stime) }
+    KernelCounters { faults: usage.ru_majflt, us: us(usage.ru_utime) + us(usage.ru_stime) }
 }
 
 /// A record as its owner has it: one half random, so that it compresses as records of UEs do.
@@ -170,14 +170,14 @@ fn read(octets: &[u8]) {
 }
 
 /// One comparison: a trace with so much fast memory.
-struct Run<'a> {
+struct SwapComparison<'a> {
     trace: &'a Trace,
     order: &'a [u32],
     accesses: usize,
     fast: usize,
 }
 
-impl Run<'_> {
+impl SwapComparison<'_> {
     /// Accesses until a policy knows the records, then those that are measured, by the same generator for each way.
     fn measure(&self, mut access: impl FnMut(usize, usize)) -> (f64, f64) {
         let mut random = Random::new(1);

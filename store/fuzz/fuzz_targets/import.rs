@@ -1,5 +1,5 @@
-//! Any octets as a list of subscribers, CSV or JSON as the first octet says, or as the export of another core: all of it is imported, or
-//! nothing.
+//! Any octets as a list of subscribers, CSV or JSON as the first octet says, or as the export of another core: all of it is
+//! imported, or nothing.
 #![no_main]
 
 use std::cell::RefCell;

@@ -37,8 +37,8 @@ const TABLES: [&str; 8] = [
 ];
 /// Octets of the archive that a backup is (gzip), which is not read itself.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
-/// Octets at which SQLite's header names the versions that write and read the file; 2 is write-ahead logging, which a database in memory
-/// cannot have.
+/// Octets at which SQLite's header names the versions that write and read the file; 2 is write-ahead logging, which a database
+/// in memory cannot have.
 const JOURNAL_VERSIONS: std::ops::Range<usize> = 18..20;
 
 /// Reads the database. Errors: the file cannot be read.

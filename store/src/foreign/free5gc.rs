@@ -157,8 +157,8 @@ fn sqn(keys: &Value) -> Option<[u8; 6]> {
     texts.filter_map(from_hex::<6>).next()
 }
 
-/// A field's text under the first of several names that has one: plain and encrypted keys have names of their own, and free5GC keeps both
-/// in clear.
+/// A field's text under the first of several names that has one: plain and encrypted keys have names of their own, and free5GC
+/// keeps both in clear.
 fn text<'k>(keys: &'k Value, paths: &[&str]) -> Option<&'k str> {
     let found = paths.iter().filter_map(|path| keys.pointer(path)?.as_str());
     found.map(str::trim).find(|text| !text.is_empty())

@@ -125,8 +125,8 @@ impl SqlLexer<'_> {
     }
 }
 
-/// Calls `each` for each row. Errors: the dump ends within a statement, or a row has another number of values than its table
-/// columns.
+/// Calls `each` for each row. Errors: the dump ends within a statement, or a row has another number of values than its
+/// table has columns.
 pub(super) fn rows(text: &str, each: &mut dyn FnMut(SqlRow)) -> Result<(), SqlError> {
     let mut lexer = SqlLexer { rest: text.strip_prefix('\u{feff}').unwrap_or(text), line: 1 };
     let mut tables: BTreeMap<String, Vec<String>> = BTreeMap::new();

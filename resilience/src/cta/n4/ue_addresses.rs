@@ -96,7 +96,7 @@ impl Numbers {
         None
     }
 
-    /// A session has this number, whoever chose it.
+    /// A session has this number: a static address, or one of the former run.
     fn keep(&mut self, number: u64) {
         self.used.insert(number);
     }

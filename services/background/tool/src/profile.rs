@@ -115,7 +115,7 @@ impl Profile {
 
 /// Instructions that ran, and loads that missed, in all objects of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
+pub(crate) struct ProcessCounts {
     pub(crate) runs: u64,
     pub(crate) misses: u64,
 }
@@ -123,9 +123,9 @@ pub(crate) struct Totals {
 /// Reads what callgrind wrote with instruction addresses and cache simulation, as far as it is of one object, and the totals of all.
 ///
 /// Errors: the events are not those that are asked for.
-pub(crate) fn from_callgrind(text: &str, object: &str) -> Result<(Profile, Totals), ProgramRefusal> {
+pub(crate) fn from_callgrind(text: &str, object: &str) -> Result<(Profile, ProcessCounts), ProgramRefusal> {
     let mut profile = Profile::default();
-    let mut totals = Totals::default();
+    let mut totals = ProcessCounts::default();
     let (mut of_object, mut call) = (false, None);
     let mut events = Vec::new();
     for line in text.lines() {
@@ -201,7 +201,7 @@ calls=3 0x100 0
         assert_eq!(profile.calls[&0x119a], (3, 21));
         assert!(!profile.instructions.contains_key(&0x100));
         // Time is that of all objects, so an instruction's is that of all instructions.
-        assert_eq!(totals, Totals { runs: 7 + 1000 + 1000 + 5 + 3, misses: 7 + 905 });
+        assert_eq!(totals, ProcessCounts { runs: 7 + 1000 + 1000 + 5 + 3, misses: 7 + 905 });
         assert!(from_callgrind("events: Ir\n", "/tmp/chase").is_err());
     }
 
