@@ -38,7 +38,7 @@ struct NetworkAddresses {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct SessionAddresses {
     /// Place of its data network among the pools.
-    network: u8,
+    network: usize,
     ipv4: Option<u32>,
     ipv6: Option<u64>,
 }
@@ -167,7 +167,7 @@ impl UeAddresses {
         else {
             return Ok(None);
         };
-        let mut addresses = SessionAddresses { network: place as u8, ipv4: None, ipv6: None };
+        let mut addresses = SessionAddresses { network: place, ipv4: None, ipv6: None };
         let ue_addresses = |r: &mut SessionEstablishmentRequest, f: &mut dyn FnMut(&mut UeIpAddress)| {
             r.create_pdrs.iter_mut().flat_map(|pdr| &mut pdr.pdi.ue_ip_addresses).for_each(f);
         };
@@ -225,8 +225,9 @@ impl UeAddresses {
             self.give_back(addresses);
             return None;
         };
-        if let Some(seid) = m.up_f_seid {
-            self.keep(seid.seid, addresses);
+        match m.up_f_seid {
+            Some(seid) => self.keep(seid.seid, addresses),
+            None => self.give_back(addresses), // an answer that gives no session
         }
         add_addresses(&mut m, request);
         Some(Message::from(*m).to_octets(frame.header.seid, frame.header.sequence))
@@ -251,7 +252,7 @@ impl UeAddresses {
         if let (Some(pool), Some(number)) = (&mut network.ipv6, ipv6) {
             pool.keep(number);
         }
-        self.keep(up_seid, SessionAddresses { network: place as u8, ipv4, ipv6 });
+        self.keep(up_seid, SessionAddresses { network: place, ipv4, ipv6 });
     }
 
     /// A session has these addresses, perhaps under another UP SEID than before a restart of the UPF.
@@ -276,7 +277,7 @@ impl UeAddresses {
         if self.seids.contains_key(&addresses) {
             return;
         }
-        if let Some(network) = self.networks.get_mut(usize::from(addresses.network)) {
+        if let Some(network) = self.networks.get_mut(addresses.network) {
             network.give_back(addresses);
         }
     }
