@@ -230,6 +230,7 @@ pub(crate) fn nth_upf_config(n: u8, seed: u64) -> whimbrel_user::Config {
         flows_first: Config::FLOWS_FIRST,
         isolation: Isolation::default(),
         flows_second: Config::FLOWS_SECOND,
+        smf_f_teids: false,
         cp_port: 8805,
         seed,
     }

@@ -259,6 +259,10 @@ pub struct Config {
     pub flows_first: u32,
     /// The same in memory, 66 octets each, taken when they are first used; with none, filters are asked for each packet.
     pub flows_second: u32,
+    /// SMFs allocate the F-TEIDs of their sessions, as TS 29.244 §5.5.2 of release 15 has it, and the UPF allocates none.
+    ///
+    /// Deviation: from release 16 on the UPF alone allocates them (TS 29.244 §5.5.1). Some SMFs have stayed with the former way.
+    pub smf_f_teids: bool,
     /// Port to which requests of the UPF go: 8805 (TS 29.244 §6.5.2).
     pub cp_port: u16,
     /// Random, secret: TEIDs and SEIDs are drawn from it.

@@ -23,6 +23,7 @@ mod rules;
 #[cfg(any(test, feature = "samples"))]
 pub mod samples;
 mod session_id;
+mod smf_f_teids;
 mod state;
 
 pub use applications::{

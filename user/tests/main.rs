@@ -35,6 +35,7 @@ mod reference;
 #[path = "shards/main.rs"]
 mod shards;
 mod slices;
+mod smf_f_teids;
 mod state;
 mod strays;
 mod survey;

@@ -54,6 +54,14 @@ impl Deployment {
         config: &Config,
         file: Option<&Path>,
     ) -> Result<Self, String> {
+        let serves_own_smf = function.is_some() || matches!(command, CoreCommand::Run { .. });
+        if config.n4.smf_f_teids && serves_own_smf {
+            let file = file.map_or("whimbrel.yaml".into(), |file| file.display().to_string());
+            return Err(format!(
+                "{file}: `n4.smf_f_teids` is for a UPF of its own (`whimbrel upf`) whose SMFs are of another make, since the SMF of this core leaves F-TEIDs \
+                 to the UPF; take it out"
+            ));
+        }
         match (command, function) {
             (command, Some(function)) => Self::of_function(&command, function),
             (CoreCommand::Run { as_unit }, None) if as_unit || config.unit.enabled => Ok(Self::UnitManager),
@@ -238,6 +246,11 @@ mod tests {
                 .contains("whimbrel.yaml: no SMF can reach a UPF alone without `n4.listen`")
         );
         assert!(refused(upf(Some("/run/s")), logger).contains("leave out `--state`"));
+        let smf_f_teids = "n4: { listen: \"127.0.0.9:8805\", smf_f_teids: true }";
+        assert!(Deployment::of(upf(None), None, &parsed(smf_f_teids), None).is_ok());
+        assert!(
+            refused(RUN, smf_f_teids).contains("whimbrel.yaml: `n4.smf_f_teids` is for a UPF of its own")
+        );
     }
 
     #[test]

@@ -154,6 +154,8 @@ pub struct N4 {
     pub smfs: Vec<SocketAddr>,
     /// From where other SMFs may send, beside `smfs`; empty: from anywhere.
     pub peers: Vec<NetworkOrAddress>,
+    /// The UPF is one of `whimbrel upf`, and its SMFs allocate the F-TEIDs.
+    pub smf_f_teids: bool,
     pub path_failure: Duration,
 }
 
@@ -381,6 +383,12 @@ pub(super) fn n4(root: &mut Section<'_, '_>) -> N4 {
                 "Addresses and networks from which the UPF takes PFCP at `listen`, besides those of `smfs`: all addresses of an SMF set, too. \
                  Datagrams from elsewhere are dropped and counted. Without this list every host that reaches `listen` may set up an association.",
             ),
+            smf_f_teids: s.value(
+                "smf_f_teids",
+                false,
+                "SMFs allocate the F-TEIDs of their sessions, as they could in release 15 (TS 29.244 §5.5.2), and the UPF none: for SMFs that do not \
+                 leave it to the UPF. For `whimbrel upf` alone; docs/upf.md says what it costs.",
+            ),
             path_failure: s.value(
                 "path_failure",
                 whimbrel_user::Config::PATH_FAILURE,
@@ -394,6 +402,10 @@ pub(super) fn n4(root: &mut Section<'_, '_>) -> N4 {
         if !n4.peers.is_empty() && n4.listen.is_none() {
             let what = "no SMF reaches a UPF that does not listen";
             s.refuse("peers", what, "write `listen`, an address of this host that they reach, or leave `peers` out");
+        }
+        if n4.smf_f_teids && n4.listen.is_none() {
+            let what = "no SMF reaches a UPF that does not listen";
+            s.refuse("smf_f_teids", what, "write `listen`, an address of this host that they reach, or leave `smf_f_teids` out");
         }
         let n = n4.peers.len();
         s.bound("peers", n <= N4_PEERS_MAX, format!("{n} networks are too many"), format!("at most {N4_PEERS_MAX}"));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use whimbrel_ids::Instant;
 use whimbrel_pfcp::ie::{
     AlternativeSmfIpAddress, AssociationSetupResponseFlags, Cause, CpFunctionFeatures, NodeId,
-    RecoveryTimeStamp, RemoteGtpuPeer, UpFunctionFeatures,
+    RecoveryTimeStamp, RemoteGtpuPeer, UpFunctionFeatures, UserPlaneIpResourceInformation,
 };
 use whimbrel_pfcp::msg::{
     AssociationReleaseRequest, AssociationReleaseResponse, AssociationSetupRequest, AssociationSetupResponse,
@@ -28,9 +28,8 @@ use crate::exchange::UserPlaneChange;
 use crate::limits::ASSOCIATIONS_MAX;
 use crate::session_id::SessionId;
 
-/// What this UP function can do.
-pub(super) const FEATURES: UpFunctionFeatures = UpFunctionFeatures::FTUP
-    .with(UpFunctionFeatures::EMPU)
+/// Features of this UP function, besides the allocation of F-TEIDs (FTUP).
+const FEATURES: UpFunctionFeatures = UpFunctionFeatures::EMPU
     .with(UpFunctionFeatures::PDIU)
     .with(UpFunctionFeatures::UEIP)
     .with(UpFunctionFeatures::SSET)
@@ -186,14 +185,30 @@ impl Associations {
 }
 
 impl UpfC {
+    /// Features of this UP function.
+    pub(super) fn features(&self) -> UpFunctionFeatures {
+        if self.config.smf_f_teids { FEATURES } else { FEATURES.with(UpFunctionFeatures::FTUP) }
+    }
+
+    /// From what SMFs allocate F-TEIDs, if they do (TS 29.244 §8.2.82 of release 15).
+    pub(super) fn user_plane_ip_resources(&self) -> Vec<UserPlaneIpResourceInformation> {
+        let c = &self.config;
+        let resource = UserPlaneIpResourceInformation {
+            ipv4: c.n3_ipv4,
+            ipv6: c.n3_ipv6,
+            ..UserPlaneIpResourceInformation::default()
+        };
+        c.smf_f_teids.then_some(resource).into_iter().collect()
+    }
+
     pub(super) fn set_up_response(&self, cause: Cause, retained: Option<bool>) -> AssociationSetupResponse {
         AssociationSetupResponse {
             node_id: self.config.node_id.clone(),
             cause,
             recovery_time_stamp: self.recovery,
-            up_function_features: cause.is_accepted().then_some(FEATURES),
+            up_function_features: cause.is_accepted().then(|| self.features()),
             cp_function_features: None,
-            user_plane_ip_resource_information: Vec::new(),
+            user_plane_ip_resource_information: self.user_plane_ip_resources(),
             pfcpasrsp_flags: retained.and_then(|r| r.then_some(AssociationSetupResponseFlags::PSREI)),
         }
     }
@@ -356,7 +371,7 @@ impl UpfC {
         let response = AssociationUpdateResponse {
             node_id: self.config.node_id.clone(),
             cause: if known { Cause::RequestAccepted } else { Cause::NoEstablishedPfcpAssociation },
-            up_function_features: known.then_some(FEATURES),
+            up_function_features: known.then(|| self.features()),
             cp_function_features: None,
         };
         self.answer(now, key, None, &response.into(), out);

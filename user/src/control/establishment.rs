@@ -123,7 +123,7 @@ impl UpfC {
         let known =
             known.filter(|id| self.sessions.get(*id).is_some_and(|s| s.rules.data_network == network));
         let restores = m.pfcpsereq_flags.is_some_and(|f| f.has(SessionEstablishmentFlags::RESTI));
-        let session = match (known, former_tunnel(m).filter(|_| restores)) {
+        let session = match (known, former_tunnel(m).filter(|_| restores && !self.config.smf_f_teids)) {
             (Some(id), _) => id,
             (None, Some(teid)) => {
                 let teids = self.config.teids();
@@ -146,8 +146,9 @@ impl UpfC {
         }
         let mut draft = Draft::open(&base);
         let state = StateRoom::of(self.keeper.as_ref(), known.is_some());
+        let teids = self.sessions.smf_teids.as_ref();
         let mut allocator =
-            Allocator::new(&self.config, &self.applications, session, &mut self.sessions.pools);
+            Allocator::new(&self.config, &self.applications, session, &mut self.sessions.pools, teids);
         allocator.restores = restores;
         match allocator
             .establish(&mut draft, m)

@@ -117,8 +117,9 @@ impl UpfC {
         let room = self.room_to_promise(Some(session));
         let mut draft = Draft::open(&s.rules);
         let state = StateRoom::of(self.keeper.as_ref(), true);
+        let teids = self.sessions.smf_teids.as_ref();
         let mut allocator =
-            Allocator::new(&self.config, &self.applications, session, &mut self.sessions.pools);
+            Allocator::new(&self.config, &self.applications, session, &mut self.sessions.pools, teids);
         let rules = allocator
             .modify(&mut draft, m)
             .and_then(|()| draft.close())

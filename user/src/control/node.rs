@@ -9,7 +9,6 @@ use whimbrel_pfcp::ie::{AssociationReleaseRequest as ReleaseFlags, PackedTimer};
 use whimbrel_pfcp::message_type;
 use whimbrel_pfcp::msg::{AssociationSetupRequest, AssociationSetupResponse, AssociationUpdateRequest};
 
-use super::association::FEATURES;
 use super::{Outbox, UpfC};
 use crate::event::Event;
 
@@ -19,9 +18,9 @@ impl UpfC {
         let request = AssociationSetupRequest {
             node_id: self.config.node_id.clone(),
             recovery_time_stamp: self.recovery,
-            up_function_features: Some(FEATURES),
+            up_function_features: Some(self.features()),
             cp_function_features: None,
-            user_plane_ip_resource_information: Vec::new(),
+            user_plane_ip_resource_information: self.user_plane_ip_resources(),
             alternative_smf_ip_addresses: Vec::new(),
             session_retention_information: None,
         };

@@ -93,7 +93,7 @@ impl UpfC {
     fn has_session_of(&self, lead: SessionKey) -> bool {
         match lead {
             SessionKey::Tunnel(teid) => {
-                let session = self.sessions.at(self.config.teids().index_of(teid));
+                let session = self.sessions.of_tunnel(&self.config.teids(), teid);
                 session.is_some_and(|s| s.rules.is_led_to(lead))
             }
             SessionKey::Ue(dn, ue) => {

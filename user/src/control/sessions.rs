@@ -13,6 +13,7 @@ use crate::pipeline::shard_of;
 use crate::pool::{NumberPool, POOL_RESERVED_FIRST, POOL_RESERVED_FIRST_IPV6, Pools};
 use crate::rules::{NetworkPools, SessionRules, upper};
 use crate::session_id::{SessionId, Teids, mix};
+use crate::smf_f_teids::SmfTeids;
 
 /// Former rules that wait until no packet thread uses them: with a thousand filters each, two hundred megabytes.
 const RETIRED_MAX: usize = 1_024;
@@ -59,6 +60,8 @@ pub(super) struct Sessions {
     turn: u8,
     by_cp_seid: BTreeMap<(u32, Seid, Option<IpAddr>), u32>,
     pub(super) pools: Vec<NetworkPools>,
+    /// Their tunnels, where SMFs allocate them.
+    pub(super) smf_teids: Option<SmfTeids>,
     retired: RetiredRules,
     sessions_max: u32,
     seed: u64,
@@ -103,6 +106,7 @@ impl Sessions {
             turn: 0,
             by_cp_seid: BTreeMap::new(),
             pools: pools.collect(),
+            smf_teids: config.smf_f_teids.then(|| SmfTeids::new(config.sessions_max, config.seed)),
             retired: RetiredRules::default(),
             sessions_max: config.sessions_max,
             seed: run,
@@ -146,12 +150,14 @@ impl Sessions {
         self.set_free(vacated);
     }
 
-    /// Seats a session of another process at its place, which is vacant; false if another one has its address. [`Self::set_free`] follows
+    /// Seats a session of another process at its place, which is vacant; false if another one has its address or a tunnel of it. [`Self::set_free`] follows
     /// with the places that are free.
     pub(super) fn seat(&mut self, id: SessionId, kept: FormerSession) -> bool {
-        if !self.take_addresses(&kept.rules) {
+        let has = |teids: &SmfTeids| kept.rules.tunnels().any(|t| teids.get(t).is_some());
+        if self.smf_teids.as_ref().is_some_and(has) || !self.take_addresses(&kept.rules) {
             return false;
         }
+        self.take_tunnels(id.index, &kept.rules);
         self.make_until(id.index);
         self.generations[id.index as usize] = id.generation;
         let FormerSession { association, cp_f_seid, provisional_until, rules, predicted } = kept;
@@ -170,6 +176,7 @@ impl Sessions {
         self.by_cp_seid.remove(&key(s.association, &s.cp_f_seid));
         self.len -= 1;
         self.give_back(&s.rules);
+        self.give_back_tunnels(index, &s.rules);
         self.promised = self.promised.without(PromisedRates::of(&s.rules));
         Some((SessionId { index, generation: s.generation }, s))
     }
@@ -211,6 +218,29 @@ impl Sessions {
             pools.ipv4.give_back(n);
         }
         fits
+    }
+
+    /// Notes the tunnels of rules as a session's, where SMFs allocate them.
+    fn take_tunnels(&mut self, index: u32, rules: &SessionRules) {
+        if let Some(teids) = &mut self.smf_teids {
+            rules.tunnels().for_each(|t| teids.insert(t, index));
+        }
+    }
+
+    /// The tunnels of rules are a session's no longer.
+    fn give_back_tunnels(&mut self, index: u32, rules: &SessionRules) {
+        if let Some(teids) = &mut self.smf_teids {
+            rules.tunnels().for_each(|t| teids.remove(t, index));
+        }
+    }
+
+    /// The session of a local tunnel, as far as the tunnel names one.
+    pub(super) fn of_tunnel(&self, teids: &Teids, teid: Teid) -> Option<&N4Session> {
+        let index = match &self.smf_teids {
+            Some(given) => given.get(teid)?,
+            None => teids.index_of(teid),
+        };
+        self.at(index)
     }
 
     fn first_generation(&self, index: u32) -> u32 {
@@ -316,6 +346,7 @@ impl Sessions {
         if let Some(old) = self.slots[id.index as usize].take() {
             self.by_cp_seid.remove(&key(old.association, &old.cp_f_seid));
             self.promised = self.promised.without(PromisedRates::of(&old.rules));
+            self.give_back_tunnels(id.index, &old.rules);
             self.retired.put(old.rules);
         } else {
             // `vacant` gave the front of the list, and nothing came between; a restored session takes its own place.
@@ -330,6 +361,7 @@ impl Sessions {
         }
         self.touch(id.index);
         self.promised = self.promised.with(PromisedRates::of(&rules));
+        self.take_tunnels(id.index, &rules);
         self.slots[id.index as usize] = Some(Box::new(N4Session {
             rules,
             association,
@@ -345,8 +377,10 @@ impl Sessions {
     pub(super) fn set_rules(&mut self, id: SessionId, rules: Arc<SessionRules>) {
         if let Some(s) = self.get_mut(id) {
             let now = PromisedRates::of(&rules);
-            let former = std::mem::replace(&mut s.rules, rules);
+            let former = std::mem::replace(&mut s.rules, Arc::clone(&rules));
             self.promised = self.promised.without(PromisedRates::of(&former)).with(now);
+            self.give_back_tunnels(id.index, &former);
+            self.take_tunnels(id.index, &rules);
             self.retired.put(former);
         }
     }
@@ -377,6 +411,7 @@ impl Sessions {
         self.free_of(id.index).push_back(id.index);
         self.len -= 1;
         self.give_back(&s.rules);
+        self.give_back_tunnels(id.index, &s.rules);
         self.promised = self.promised.without(PromisedRates::of(&s.rules));
         self.retired.put(Arc::clone(&s.rules));
         Some(s)

@@ -232,9 +232,12 @@ impl UpfU {
         }
     }
 
-    /// Makes a session found by its addresses and its tunnels at peers.
+    /// Makes a session found by its addresses and its tunnels.
     fn learn(&mut self, now: Instant, index: u32, rules: &SessionRules) {
         self.set_addresses(rules, Some(index));
+        if let Some(teids) = &mut self.smf_teids {
+            rules.tunnels().for_each(|t| teids.insert(t, index));
+        }
         self.set_routes(index, rules, true);
         for tunnel in rules.remote_tunnels() {
             self.remote.insert(tunnel, index);
@@ -244,6 +247,9 @@ impl UpfU {
 
     fn forget(&mut self, now: Instant, index: u32, rules: &SessionRules) {
         self.set_addresses(rules, None);
+        if let Some(teids) = &mut self.smf_teids {
+            rules.tunnels().for_each(|t| teids.remove(t, index));
+        }
         self.set_routes(index, rules, false);
         for tunnel in rules.remote_tunnels() {
             if self.remote.get(&tunnel) == Some(&index) {

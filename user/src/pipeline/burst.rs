@@ -20,7 +20,7 @@ const TOGETHER: usize = 32;
 /// Octets of a packet that its headers usually have.
 const HEADERS_OCTETS: usize = 52;
 /// Mark of a packet without a session.
-const NO_SESSION: u32 = u32::MAX;
+pub(super) const NO_SESSION: u32 = u32::MAX;
 
 /// A step of a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,17 +142,19 @@ impl UpfU {
             {
                 network.addresses.prefetch(inner.destination);
             }
+            if let (Some(teids), Origin::N3 { .. }) = (&self.smf_teids, slot.origin) {
+                teids.prefetch(item.ingress.teid);
+            }
         }
         observer.loading(self.session_table());
         for (item, slot) in items.iter_mut().zip(slots) {
             let Some(inner) = &item.inner else { continue };
             item.session = match slot.origin {
                 Origin::N3 { .. } => {
-                    let index = self.teids.index_of(item.ingress.teid);
-                    if !self.shard.is_own(index) {
+                    let Ok(index) = self.index_of(item.ingress.teid, 0) else {
                         item.inner = None; // the stages hand it over
                         continue;
-                    }
+                    };
                     index
                 }
                 Origin::N6 { dn } => {

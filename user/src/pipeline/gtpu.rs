@@ -9,6 +9,7 @@ use whimbrel_gtpu::signalling::{
 use whimbrel_gtpu::{Gtpu, GtpuError, PORT, message_type};
 use whimbrel_ids::{Instant, Teid};
 
+use super::burst::NO_SESSION;
 use super::inner::InnerPacket;
 use super::packet::Packet;
 use super::stages::Ingress;
@@ -41,7 +42,7 @@ impl UpfU {
                 };
             }
             Err(GtpuError::UnknownExtension(_)) => {
-                return self.with_unknown_extension(now, (peer, local), packet);
+                return self.with_unknown_extension(now, (peer, local), hops, packet);
             }
         };
         match m.message_type {
@@ -49,12 +50,12 @@ impl UpfU {
                 let ingress = Ingress { teid: m.teid, container: m.pdu_session };
                 let (at, end) = (m.payload_at, m.payload_at + m.payload.len());
                 packet.truncate(end);
-                self.g_pdu(now, (peer, local), ingress, at, packet)
+                self.g_pdu(now, (peer, local), hops, ingress, at, packet)
             }
             message_type::END_MARKER => {
                 let (teid, end) = (m.teid, m.payload_at + m.payload.len());
                 packet.truncate(end);
-                self.end_marker(now, teid, peer.ip(), packet)
+                self.end_marker(now, teid, peer.ip(), hops, packet)
             }
             message_type::ECHO_REQUEST => {
                 let sequence = m.sequence.unwrap_or(0);
@@ -86,14 +87,14 @@ impl UpfU {
         &mut self,
         now: Instant,
         (peer, local): (SocketAddr, IpAddr),
+        hops: u8,
         packet: &mut Packet,
     ) -> PacketVerdict {
         if let Ok(m) = Gtpu::parse_in_transit(packet.octets())
             && matches!(m.message_type, message_type::G_PDU | message_type::END_MARKER)
         {
-            let index = self.teids.index_of(m.teid);
-            if !self.shard.is_own(index) {
-                return self.hand(index);
+            if let Err(handed) = self.index_of(m.teid, hops) {
+                return handed;
             }
             let ingress = Ingress { teid: m.teid, container: m.pdu_session };
             let (kind, at, end) = (m.message_type, m.payload_at, m.payload_at + m.payload.len());
@@ -103,8 +104,8 @@ impl UpfU {
             if relays {
                 packet.truncate(end);
                 return match kind {
-                    message_type::G_PDU => self.g_pdu(now, (peer, local), ingress, at, packet),
-                    _ => self.end_marker(now, ingress.teid, peer.ip(), packet),
+                    message_type::G_PDU => self.g_pdu(now, (peer, local), hops, ingress, at, packet),
+                    _ => self.end_marker(now, ingress.teid, peer.ip(), hops, packet),
                 };
             }
         }
@@ -119,15 +120,16 @@ impl UpfU {
         &mut self,
         now: Instant,
         (peer, local): (SocketAddr, IpAddr),
+        hops: u8,
         ingress: Ingress,
         payload_at: usize,
         packet: &mut Packet,
     ) -> PacketVerdict {
-        let index = self.teids.index_of(ingress.teid);
-        if !self.shard.is_own(index) {
-            return self.hand(index);
-        }
-        let Some(place) = self.place(now, index, ingress.teid, peer.ip()) else {
+        let index = match self.index_of(ingress.teid, hops) {
+            Ok(index) => index,
+            Err(handed) => return handed,
+        };
+        let Some((index, place)) = self.place(now, index, ingress.teid, peer.ip()) else {
             if self.strays.are_kept() && ingress.teid != NO_TUNNEL {
                 return self.keep_stray(
                     now,
@@ -168,16 +170,16 @@ impl UpfU {
         verdict
     }
 
-    /// The place of a local tunnel in its session, which may begin with this packet.
-    fn place(&mut self, now: Instant, index: u32, teid: Teid, peer: IpAddr) -> Option<usize> {
+    /// A local tunnel's session and its place there. The session, or the tunnel, may begin with this packet.
+    fn place(&mut self, now: Instant, index: u32, teid: Teid, peer: IpAddr) -> Option<(u32, usize)> {
         let found = self.sessions.place(index, teid);
         if found.is_some()
             || self.predictions.is_empty(now)
             || !self.comes_true(now, SessionKey::Tunnel(teid), Some(peer))
         {
-            return found;
+            return found.map(|place| (index, place));
         }
-        self.sessions.place(index, teid)
+        self.tunnel(teid)
     }
 
     /// A G-PDU of a session that is not of IP, or whose packets are forwarded from gNB to gNB.
@@ -230,9 +232,26 @@ impl UpfU {
 
     /// The session of a local tunnel, and the tunnel's place in it.
     pub(super) fn tunnel(&self, teid: Teid) -> Option<(u32, usize)> {
-        let index = self.teids.index_of(teid);
+        let index = match &self.smf_teids {
+            Some(teids) => teids.get(teid)?,
+            None => self.teids.index_of(teid),
+        };
         let place = self.sessions.place(index, teid)?;
         Some((index, place))
+    }
+
+    /// The index of the session that a local tunnel is of, if it is of any. Errors: the packet goes to the shard of the tunnel, or to the next one to be
+    /// asked whose it is.
+    #[inline]
+    pub(super) fn index_of(&self, teid: Teid, hops: u8) -> Result<u32, PacketVerdict> {
+        let Some(teids) = &self.smf_teids else {
+            let index = self.teids.index_of(teid);
+            return if self.shard.is_own(index) { Ok(index) } else { Err(self.hand(index)) };
+        };
+        match teids.get(teid) {
+            Some(index) => Ok(index),
+            None => self.ask_next(hops).map_or(Ok(NO_SESSION), Err),
+        }
     }
 
     /// TS 23.527 §5.3, §5.3.1: a peer does not know a tunnel: reported to the SMF, once until the rules change.

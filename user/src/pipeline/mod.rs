@@ -53,6 +53,7 @@ use crate::exchange::{SessionKey, UserPlaneReport};
 use crate::isolation::HostAddresses;
 use crate::rules::SessionKind;
 use crate::session_id::{SessionId, Teids};
+use crate::smf_f_teids::SmfTeids;
 pub use burst::{Stage, StageObserver};
 pub use drops::{Counters, DropReason, FirewallCounters};
 use ethernet::Switch;
@@ -204,6 +205,8 @@ fn run_in<C: Pdu>(
 pub struct UpfU {
     shard: Shard,
     teids: Teids,
+    /// Tunnels of this shard's sessions, where SMFs allocate them.
+    smf_teids: Option<SmfTeids>,
     sessions: Sessions,
     networks: Box<[PipelineNetwork]>,
     /// Tunnels at peers, for error indications.
@@ -246,6 +249,9 @@ impl UpfU {
         Self {
             shard,
             teids: config.teids(),
+            smf_teids: config
+                .smf_f_teids
+                .then(|| SmfTeids::new(config.sessions_max.div_ceil(shard.of().into()), config.seed)),
             sessions: Sessions::new(shard.bits()),
             networks: config.data_networks.iter().map(network).collect(),
             remote: BTreeMap::new(),
@@ -315,9 +321,12 @@ impl UpfU {
         }
     }
 
-    /// Offloads plain sessions to a fast path from now on.
+    /// Offloads plain sessions to a fast path from now on; none where SMFs allocate tunnels, whose TEIDs name no entry there.
     pub fn attach_fast_path(&mut self, path: Box<dyn FastPath>) {
         self.shared.common.suspects.merge_into(path.suspects());
+        if self.smf_teids.is_some() {
+            return;
+        }
         self.sessions.attach_fast_path(Offloader::new(path));
     }
 

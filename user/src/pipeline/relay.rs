@@ -80,11 +80,11 @@ impl UpfU {
         now: Instant,
         teid: Teid,
         peer: IpAddr,
+        hops: u8,
         packet: &mut Packet,
     ) -> PacketVerdict {
-        let index = self.teids.index_of(teid);
-        if !self.shard.is_own(index) {
-            return self.hand(index);
+        if let Err(handed) = self.index_of(teid, hops) {
+            return handed;
         }
         self.shared.counters.end_markers_received += 1;
         let Some((index, place)) = self.tunnel(teid) else {

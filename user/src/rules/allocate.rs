@@ -15,6 +15,7 @@ use crate::config::{Config, DataNetwork, DnIndex};
 use crate::exchange::EndMarker;
 use crate::pool::Pools;
 use crate::session_id::SessionId;
+use crate::smf_f_teids::SmfTeids;
 
 /// The pools of one data network.
 #[derive(Clone, Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct Allocator<'a> {
     pub(super) applications: &'a KnownApplications,
     session: SessionId,
     pools: &'a mut [NetworkPools],
+    /// The tunnels of all sessions, where SMFs allocate them.
+    smf_teids: Option<&'a SmfTeids>,
     /// Which of the network's reserved pools the session's addresses come from.
     pub(super) reserved: Option<usize>,
     /// The session stood before: it has the tunnels that the request gives.
@@ -55,12 +58,14 @@ impl<'a> Allocator<'a> {
         applications: &'a KnownApplications,
         session: SessionId,
         pools: &'a mut [NetworkPools],
+        smf_teids: Option<&'a SmfTeids>,
     ) -> Self {
         Self {
             config,
             applications,
             session,
             pools,
+            smf_teids,
             reserved: None,
             restores: false,
             took_ipv4: None,
@@ -118,6 +123,9 @@ impl<'a> Allocator<'a> {
         f: &FTeid,
         id: PdrId,
     ) -> Result<(Teid, Option<FTeid>), RuleRefusal> {
+        if let Some(teids) = self.smf_teids {
+            return Ok((self.smf_tunnel(d, teids, f, id)?, None));
+        }
         let (ipv4, ipv6, choose_id) = match *f {
             FTeid::Given { teid, .. } if d.base.tunnels().any(|t| t == teid) => return Ok((teid, None)),
             FTeid::Given { teid, .. } if self.restores => {
@@ -137,6 +145,25 @@ impl<'a> Allocator<'a> {
             None => self.new_tunnel(d).ok_or(RuleRefusal::TooManyTunnels(id))?,
         };
         Ok((teid, Some(FTeid::Given { teid, ipv4, ipv6 })))
+    }
+
+    /// A tunnel that the SMF allocated.
+    fn smf_tunnel(&self, d: &mut Draft, teids: &SmfTeids, f: &FTeid, id: PdrId) -> Result<Teid, RuleRefusal> {
+        let FTeid::Given { teid, ipv4, ipv6 } = *f else { return Err(RuleRefusal::FTeidOfUp(id)) };
+        let elsewhere = ipv4.is_some_and(|a| self.config.n3_ipv4 != Some(a))
+            || ipv6.is_some_and(|a| self.config.n3_ipv6 != Some(a));
+        if teid == Teid(0) || elsewhere || ipv4.is_none() && ipv6.is_none() {
+            return Err(RuleRefusal::FTeidNotLocal(id));
+        }
+        if d.base.tunnels.contains(&teid) {
+            return Ok(teid);
+        }
+        if teids.get(teid).is_some_and(|session| session != self.session.index) {
+            return Err(if self.restores { RuleRefusal::TunnelInUse } else { RuleRefusal::FTeidInUse(id) });
+        }
+        let n = d.base.tunnels.iter().position(|t| t.0 == 0).ok_or(RuleRefusal::TooManyTunnels(id))?;
+        d.base.tunnels[n] = teid;
+        Ok(teid)
     }
 
     /// A tunnel that the session had before the UPF lost it (TS 23.527 §4.3).

@@ -33,6 +33,12 @@ pub enum RuleRefusal {
     NoFTeid(PdrId),
     /// The SMF chose an F-TEID; here the UPF chooses.
     FTeidOfCp(PdrId),
+    /// The SMF wants an F-TEID chosen; here the SMF chooses.
+    FTeidOfUp(PdrId),
+    /// An F-TEID of an SMF with a TEID of zero, or an address that this UPF does not have on N3.
+    FTeidNotLocal(PdrId),
+    /// An F-TEID of an SMF that another session has.
+    FTeidInUse(PdrId),
     /// An F-TEID of an address family that this UPF has no N3 address of.
     FTeidFamily(PdrId),
     /// More local tunnels than the bound.
@@ -131,8 +137,12 @@ impl RuleRefusal {
             Self::NoSuchRule(id) | Self::DuplicateRule(id) => (FAILED, None, Some(*id)),
             Self::FlowDescription(p) => (FAILED, Some(ie::SDF_FILTER), pdr(p)),
             Self::NoFTeid(p) => (Cause::ConditionalIeMissing, Some(ie::F_TEID), pdr(p)),
-            Self::FTeidOfCp(p) => (Cause::InvalidFTeidAllocationOption, Some(ie::F_TEID), pdr(p)),
-            Self::FTeidFamily(p) => (FAILED, Some(ie::F_TEID), pdr(p)),
+            Self::FTeidOfCp(p) | Self::FTeidOfUp(p) => {
+                (Cause::InvalidFTeidAllocationOption, Some(ie::F_TEID), pdr(p))
+            }
+            Self::FTeidFamily(p) | Self::FTeidNotLocal(p) | Self::FTeidInUse(p) => {
+                (FAILED, Some(ie::F_TEID), pdr(p))
+            }
             Self::TooManyTunnels(p) => (Cause::NoResourcesAvailable, Some(ie::F_TEID), pdr(p)),
             Self::UnknownNetworkInstance(p, _) => (FAILED, Some(ie::NETWORK_INSTANCE), pdr(p)),
             Self::NoNetworkInstance => (Cause::ConditionalIeMissing, Some(ie::NETWORK_INSTANCE), None),
@@ -201,6 +211,17 @@ impl fmt::Display for RuleRefusal {
                 write!(f, "PDR {} looks at the access side or the CP function without a tunnel", p.0)
             }
             Self::FTeidOfCp(p) => write!(f, "PDR {} brings an F-TEID; here the UPF chooses (CHOOSE)", p.0),
+            Self::FTeidOfUp(p) => {
+                write!(f, "PDR {} has the UPF choose its F-TEID (CHOOSE); here the SMF chooses", p.0)
+            }
+            Self::FTeidNotLocal(p) => {
+                write!(
+                    f,
+                    "PDR {} has an F-TEID that is not of this UPF: an address that N3 does not have, or TEID 0",
+                    p.0
+                )
+            }
+            Self::FTeidInUse(p) => write!(f, "PDR {} has an F-TEID that another session has", p.0),
             Self::FTeidFamily(p) => write!(f, "PDR {} wants a tunnel of a family that N3 does not have", p.0),
             Self::TooManyTunnels(p) => write!(f, "PDR {} wants one local tunnel too many", p.0),
             Self::UnknownNetworkInstance(p, n) => {

@@ -386,6 +386,8 @@ fn key(config: &Config) -> u64 {
     config.n4.store(&mut octets);
     (config.n3_ipv4, config.n3_ipv6).store(&mut octets);
     (config.sessions_max, config.cp_port).store(&mut octets);
+    // A key of 1 would change the number of every UPF there is.
+    config.smf_f_teids.then_some(1u8).iter().for_each(|one| one.store(&mut octets));
     for network in &config.data_networks {
         Box::<str>::from(network.dnn.as_str()).store(&mut octets);
         (network.ethernet, network.unstructured).store(&mut octets);

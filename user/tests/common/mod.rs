@@ -67,6 +67,7 @@ pub(crate) fn config() -> Config {
         flows_first: 8,
         isolation: Isolation::default(),
         flows_second: 32,
+        smf_f_teids: false,
         cp_port: 8805,
         seed: 0x1234_5678_9abc_def0,
     }

@@ -30,6 +30,8 @@ mod predicted;
 mod qos;
 #[path = "../slices.rs"]
 mod slices;
+#[path = "../smf_f_teids.rs"]
+mod smf_f_teids;
 #[path = "../strays.rs"]
 mod strays;
 #[path = "../unstructured.rs"]

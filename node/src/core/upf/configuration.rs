@@ -45,6 +45,7 @@ pub fn user_plane_config(c: &config::Config, seed: u64) -> Config {
         flows_first: Config::FLOWS_FIRST,
         isolation: config::isolation::of(c),
         flows_second: Config::FLOWS_SECOND,
+        smf_f_teids: c.n4.smf_f_teids,
         cp_port: Config::PFCP_PORT,
         seed,
     }

@@ -361,6 +361,7 @@ pub(crate) fn config(n3_io: N3Io) -> Config {
         flows_first: whimbrel_user::Config::FLOWS_FIRST,
         isolation: Isolation::default(),
         flows_second: whimbrel_user::Config::FLOWS_SECOND,
+        smf_f_teids: false,
         cp_port: 8805,
         seed: 7,
     };
