@@ -232,9 +232,12 @@ impl Smf {
         self.marking.get(&five_qi).copied().unwrap_or_else(|| dscp_of(five_qi))
     }
 
-    /// True if the rules of a UPF name the 3GPP interface of packets.
-    pub(crate) fn names_interfaces(&self, upf: UpfId) -> bool {
-        self.upfs.get(usize::from(upf.0)).is_some_and(|upf| upf.interface_types)
+    /// The form that the rules of a UPF need.
+    pub(crate) fn rule_form(&self, upf: UpfId) -> RuleForm {
+        self.upfs.get(usize::from(upf.0)).map_or_else(RuleForm::default, |upf| RuleForm {
+            interface_types: upf.interface_types,
+            n3_ip_version: upf.n3_ip_version,
+        })
     }
 }
 
@@ -284,6 +287,30 @@ pub struct Upf {
     pub ue_pools: Vec<UePool>,
     /// Rules name the 3GPP interface of packets, such as N3 (TS 29.244 §8.2.118).
     pub interface_types: bool,
+    /// IP versions of its tunnels.
+    pub n3_ip_version: N3IpVersion,
+}
+
+/// IP versions of a UPF's tunnels on N3 and N9, as its rules have them: in F-TEIDs that it is to choose (TS 29.244 §8.2.3), and in the outer headers that it is
+/// to remove (TS 29.244 §8.2.64).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum N3IpVersion {
+    /// IPv4 tunnels alone.
+    Ipv4,
+    /// IPv6 tunnels alone.
+    Ipv6,
+    /// Whichever of both it has.
+    #[default]
+    Both,
+}
+
+/// In what UPFs of other makes need other rules than ours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RuleForm {
+    /// Rules name 3GPP interfaces ([`Upf::interface_types`]).
+    pub(crate) interface_types: bool,
+    /// IP versions of tunnels ([`Upf::n3_ip_version`]).
+    pub(crate) n3_ip_version: N3IpVersion,
 }
 
 /// Addresses for the UEs of one data network.
@@ -311,6 +338,7 @@ impl Default for Upf {
             predicts: false,
             ue_pools: Vec::new(),
             interface_types: false,
+            n3_ip_version: N3IpVersion::Both,
         }
     }
 }

@@ -15,7 +15,7 @@ pub(super) const ENVELOPE_VERSION: u16 = 6;
 pub(super) const BATCH_VERSION: u16 = 7;
 
 /// Version of the form of a [`Config`]; it is increased with every change.
-pub(super) const CONFIG_VERSION: u16 = 12;
+pub(super) const CONFIG_VERSION: u16 = 13;
 
 /// Version of the form of an [`N14`]; it is increased with every change. The checkpoint in it has a version of its own.
 pub(super) const N14_VERSION: u16 = 3;

@@ -146,7 +146,12 @@ fn prepared_at_upf(ue: Ue) -> Vec<PduSessionId> {
 }
 
 fn departure(ue: Ue, psi: PduSessionId, targets: &[Tunnel], held: bool) -> SessionModificationRequest {
-    n4::departure(targets, held, &ue.with(|p| n4::marks_at_access(p, psi)))
+    let config = ue.config();
+    ue.with(|p| {
+        let upf = At::access(p, psi).map(|at| at.upf);
+        let n3 = upf.map_or_else(Default::default, |upf| config.smf.rule_form(upf).n3_ip_version);
+        n4::departure(targets, held, &n4::marks_at_access(p, psi), n3)
+    })
 }
 
 /// A UE is expected at another gNB, with this downlink tunnel. The UPF does not wait for the path switch: it uses the tunnel as soon as

@@ -27,7 +27,7 @@ use super::n4::{self, At, Downlink};
 use super::rule_change;
 use super::rules::{self, DOWNLINK_PDR, UPLINK_PDR};
 use super::selection::{self, TriedUpfs};
-use crate::config::HandoverDownlink;
+use crate::config::{HandoverDownlink, N3IpVersion, Smf};
 use crate::envelope::{Effect, OutputId};
 use crate::procedure::{Interrupt, Ue};
 use crate::refusal::Refusal;
@@ -193,7 +193,9 @@ fn establish(ue: Ue, psi: PduSessionId, upf: UpfId, an: Option<Tunnel>) -> Optio
     let (cp_seid, request) = ue.with(|p| {
         let cp_seid = p.id.seid(psi.value(), p.clock as u16);
         let s = p.sessions.get(&psi)?;
-        Some((cp_seid, rules::intermediate(s, cp_seid, config.smf.node_id, &config.smf.buffering, an)?))
+        let form = config.smf.rule_form(upf);
+        let (node, buffering) = (config.smf.node_id, &config.smf.buffering);
+        Some((cp_seid, rules::intermediate(s, cp_seid, node, buffering, an, form)?))
     })?;
     let octets = Message::from(request).to_octets(Some(Seid(0)), 0);
     Some((cp_seid, ue.emit(Effect::N4 { upf, octets }, None)))
@@ -234,7 +236,8 @@ pub(super) async fn depart(
     direct: &[PduSessionId],
     expected: bool,
 ) -> Result<Vec<AdmittedSession>, Interrupt> {
-    let held = ue.config().smf.handover_downlink == HandoverDownlink::Buffer;
+    let config = ue.config();
+    let held = config.smf.handover_downlink == HandoverDownlink::Buffer;
     let mut done = Vec::with_capacity(admitted.len());
     let mut asked = Vec::with_capacity(admitted.len());
     for mut session in admitted {
@@ -246,7 +249,7 @@ pub(super) async fn depart(
             false => targets.iter().filter_map(|t| an_tunnel(t)).collect(),
         };
         let indirect = !passed_on.is_empty();
-        let (at, request) = ue.with(|p| new_path(p, psi, session.tunnel, &passed_on, held));
+        let (at, request) = ue.with(|p| new_path(p, &config.smf, psi, session.tunnel, &passed_on, held));
         ue.with(|p| note(p, psi, ForwardingUpf::New, passed_on.len(), forwarded));
         let hold = (held && is_inserted(ue, psi)).then(|| n4::ask_anchor(ue, psi, Downlink::Hold)).flatten();
         asked.extend(hold.filter(|_| !expected).map(|to| (psi, None, to)));
@@ -285,7 +288,8 @@ pub(super) async fn depart(
     for (psi, departing) in at_former {
         let (at, request) = ue.with(|p| {
             let marks = n4::marks_at_access(p, psi);
-            (At::access(p, psi), n4::departure(&departing.forwarding, false, &marks))
+            let at = At::access(p, psi);
+            (at, n4::departure(&departing.forwarding, false, &marks, n3_of(&config.smf, at)))
         });
         ue.with(|p| note(p, psi, ForwardingUpf::Former, departing.forwarding.len(), true));
         match n4::ask_at(ue, at, request) {
@@ -315,6 +319,7 @@ fn is_inserted(ue: Ue, psi: PduSessionId) -> bool {
 /// The request to the UPF that the target sends to.
 fn new_path(
     p: &UeContext,
+    smf: &Smf,
     psi: PduSessionId,
     an: Tunnel,
     forwarding: &[Tunnel],
@@ -325,15 +330,24 @@ fn new_path(
     match p.prepared_intermediate_upf(psi) {
         Some(prepared) => {
             let marks = marks.of_default_flow();
-            let mut request = n4::departure(forwarding, false, &marks);
+            let at = At::of(prepared);
+            let mut request = n4::departure(forwarding, false, &marks, n3_of(smf, Some(at)));
             request.update_fars = n4::modification(Downlink::To(an), &marks).update_fars;
             let former = p.serving_intermediate_upf(psi).filter(|_| !forwarding.is_empty());
             request.create_fars.extend(former.map(|former| n4::names_peer(former.n3)));
-            (Some(At::of(prepared)), request)
+            (Some(at), request)
         }
         // The anchor takes the intermediate UPF's place: it switches to the target when the UE is there.
-        None => (At::anchor(p, psi), n4::departure(forwarding, held, marks)),
+        None => {
+            let at = At::anchor(p, psi);
+            (at, n4::departure(forwarding, held, marks, n3_of(smf, at)))
+        }
     }
+}
+
+/// IP versions of the tunnels of the UPF that is asked.
+fn n3_of(smf: &Smf, at: Option<At>) -> N3IpVersion {
+    at.map_or_else(Default::default, |at| smf.rule_form(at.upf).n3_ip_version)
 }
 
 /// Which of the two UPFs on the way of forwarded packets.

@@ -253,8 +253,8 @@ enum Half {
 
 /// The change of a session's rules at its UPF.
 fn rule_change<'a>(smf: &Smf, session: &'a SmContext, pending: &'a PendingChange) -> RuleChange<'a> {
-    let interface_types = smf.names_interfaces(session.upf);
-    RuleChange { session, flows: &pending.flows, ambr: pending.ambr, interface_types }
+    let form = smf.rule_form(session.upf);
+    RuleChange { session, flows: &pending.flows, ambr: pending.ambr, form }
 }
 
 async fn n4_half(ue: Ue, psi: PduSessionId, pending: &PendingChange, half: Half) -> Result<(), ProcedureEnd> {

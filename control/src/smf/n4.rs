@@ -5,9 +5,9 @@ use std::net::IpAddr;
 
 use whimbrel_ids::{PduSessionId, Seid};
 use whimbrel_pfcp::ie::{
-    ApplyAction, Cause, Choice, DestinationInterface, FTeid, FailedRuleId, FarId, OnArrival,
-    OuterHeaderCreation, OuterHeaderRemovalDescription, PackedTimer, PdrId, Precedence, ReportType,
-    SessionModificationFlags, SourceInterface, SuggestedBufferingPacketsCount, TransportLevelMarking,
+    ApplyAction, Cause, Choice, DestinationInterface, FTeid, FailedRuleId, FarId, OnArrival, OuterHeaderCreation,
+    PackedTimer, PdrId, Precedence, ReportType, SessionModificationFlags, SourceInterface,
+    SuggestedBufferingPacketsCount, TransportLevelMarking,
 };
 use whimbrel_pfcp::msg::{
     SessionDeletionRequest, SessionEstablishmentResponse, SessionModificationRequest,
@@ -25,6 +25,7 @@ use super::restoration::{self, is_lost};
 use super::rules::{self, BAR};
 use super::selection::{self, TriedUpfs};
 use super::usage::count;
+use crate::config::N3IpVersion;
 use crate::envelope::{Effect, OutputId};
 use crate::event::SessionChange;
 use crate::input::Input;
@@ -70,8 +71,8 @@ async fn establish_at(
             s.upf = upf;
             let inactivity = config.timers.session_inactivity;
             let (node, buffering) = (config.smf.node_id, &config.smf.buffering);
-            let types = config.smf.names_interfaces(upf);
-            Some(rules::establishment(s, subscribed, node, buffering, inactivity, reporting, types))
+            let form = config.smf.rule_form(upf);
+            Some(rules::establishment(s, subscribed, node, buffering, inactivity, reporting, form))
         });
         let mut request = request.ok_or(Refusal::Protocol("the session ended"))?;
         interception::mark_establishment(ue, &mut request);
@@ -103,8 +104,8 @@ pub(super) async fn restore(ue: Ue, psi: PduSessionId) -> Result<(), ProcedureEn
         let inactivity = config.timers.session_inactivity;
         let reporting = usage_reporting(p, psi);
         let (node, buffering) = (config.smf.node_id, &config.smf.buffering);
-        let types = config.smf.names_interfaces(s.upf);
-        Some((s.upf, rules::restoration(s, &subscribed, node, buffering, inactivity, reporting, types)?))
+        let form = config.smf.rule_form(s.upf);
+        Some((s.upf, rules::restoration(s, &subscribed, node, buffering, inactivity, reporting, form)?))
     });
     let (upf, mut request) = request.ok_or(Refusal::Protocol("the session ended"))?;
     interception::mark_establishment(ue, &mut request);
@@ -324,17 +325,22 @@ fn modified(ue: Ue, psi: PduSessionId, answer: Message) -> Result<Box<SessionMod
 }
 
 /// The request at the start of a handover: whether downlink packets are buffered, and forwarding tunnels from the source to the
-/// target (TS 23.502 §4.9.1.3.2 step 11; `relay.rs` of the user plane says how it is to be asked).
-pub fn departure(targets: &[Tunnel], held: bool, marks: &Marks) -> SessionModificationRequest {
+/// target (TS 23.502 §4.9.1.3.2 step 11; `relay.rs` of the user plane says how it is to be asked). `n3`: of the UPF that is asked.
+pub fn departure(
+    targets: &[Tunnel],
+    held: bool,
+    marks: &Marks,
+    n3: N3IpVersion,
+) -> SessionModificationRequest {
     let mut request = match held {
         true => modification(Downlink::Hold, marks),
         false => SessionModificationRequest::default(),
     };
     for ((pdr, far), target) in forwarding_rules().zip(targets) {
         let mut detect = Pdi::from(SourceInterface::Access);
-        detect.f_teid = Some(FTeid::Choose { ipv4: true, ipv6: true, choose_id: None });
+        detect.f_teid = Some(rules::chosen_tunnel(n3, None));
         let mut create = CreatePdr::new(pdr, Precedence(DEFAULT_PRECEDENCE.into()), detect, far);
-        create.outer_header_removal = Some(OuterHeaderRemovalDescription::GtpuUdpIp.into());
+        create.outer_header_removal = Some(rules::removed_header(n3));
         request.create_pdrs.push(create);
         let mut parameters = ForwardingParameters::to(DestinationInterface::Access);
         parameters.outer_header_creation = Some(OuterHeaderCreation::gtpu(target.teid, target.address));

@@ -7,12 +7,13 @@ use whimbrel_pfcp::msg::SessionModificationRequest;
 use whimbrel_pfcp::rule::{CreatePdr, RemovePdr, RemoveQer, UpdatePdr, UpdateQer};
 
 use super::rules::{Pdrs, SESSION_QER, create_qer, gate, qer_id, rates, rules_of};
+use crate::config::RuleForm;
 use crate::policy::{FlowGate, Gbr};
 use crate::state::{Ambr, QosFlow, SmContext, Tunnel};
 
 impl Pdrs<'_> {
     /// PDRs of an existing session, with the UPF's tunnel and address.
-    fn standing(s: &SmContext, interface_types: bool) -> Option<Pdrs<'_>> {
+    fn standing(s: &SmContext, form: RuleForm) -> Option<Pdrs<'_>> {
         let Tunnel { teid, address } = s.n3?;
         let (ipv4, ipv6) = match address {
             IpAddr::V4(a) => (Some(a), None),
@@ -25,7 +26,7 @@ impl Pdrs<'_> {
             ..UeIpAddress::default()
         });
         let f_teid = FTeid::Given { teid, ipv4, ipv6 };
-        Some(Pdrs { session: s, f_teid, address, interface_types })
+        Some(Pdrs { session: s, f_teid, address, form })
     }
 }
 
@@ -38,8 +39,8 @@ pub(super) struct RuleChange<'a> {
     pub(super) flows: &'a [QosFlow],
     /// The new AMBR.
     pub(super) ambr: Ambr,
-    /// Its rules name 3GPP interfaces.
-    pub(super) interface_types: bool,
+    /// The form of its rules.
+    pub(super) form: RuleForm,
 }
 
 impl RuleChange<'_> {
@@ -74,7 +75,7 @@ impl RuleChange<'_> {
     /// The request that undoes the change, back to `before`.
     pub(super) fn undo(&self) -> SessionModificationRequest {
         let mut m = SessionModificationRequest::default();
-        let Some(pdrs) = Pdrs::standing(self.session, self.interface_types) else { return m };
+        let Some(pdrs) = Pdrs::standing(self.session, self.form) else { return m };
         for (flow, rule) in rules_of(self.flows) {
             let Some(now) = pdrs.dedicated(flow, rule, true) else { continue };
             match self.standing_pdr(&pdrs, rule.id, true) {
@@ -101,7 +102,7 @@ impl RuleChange<'_> {
     }
 
     fn add(&self, uplink: bool, m: &mut SessionModificationRequest) {
-        let Some(pdrs) = Pdrs::standing(self.session, self.interface_types) else { return };
+        let Some(pdrs) = Pdrs::standing(self.session, self.form) else { return };
         for (flow, rule) in rules_of(self.flows) {
             let Some(new) = pdrs.dedicated(flow, rule, uplink) else { continue };
             match self.standing_pdr(&pdrs, rule.id, uplink) {
@@ -113,7 +114,7 @@ impl RuleChange<'_> {
     }
 
     fn remove(&self, uplink: bool, m: &mut SessionModificationRequest) {
-        let Some(pdrs) = Pdrs::standing(self.session, self.interface_types) else { return };
+        let Some(pdrs) = Pdrs::standing(self.session, self.form) else { return };
         for (flow, rule) in
             rules_of(&self.session.qos.flows).filter(|(_, r)| !self.keeps(&pdrs, r.id, uplink))
         {

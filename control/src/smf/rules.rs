@@ -9,15 +9,16 @@ use whimbrel_nas::ie::{PacketFilter, PduSessionType};
 use whimbrel_pfcp::ie::{
     ApplicationId, ApplyAction, BarId, Choice, DestinationInterface, DownlinkDataNotificationDelay, FSeid,
     FTeid, FarId, FramedIpv6Route, FramedRoute, Gate, GateStatus, InterfaceType, MeasurementMethod,
-    MeasurementPeriod, NetworkInstance, OuterHeaderCreation, OuterHeaderRemovalDescription, PdnType, PdrId,
-    Precedence, QerBitRate, QerId, ReportingTriggers, Rqi, SessionEstablishmentFlags, SourceInterface,
-    SuggestedBufferingPacketsCount, UeIpAddress, UrrId, UserPlaneInactivityTimer, Volume,
+    MeasurementPeriod, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval,
+    OuterHeaderRemovalDescription, PdnType, PdrId, Precedence, QerBitRate, QerId, ReportingTriggers, Rqi,
+    SessionEstablishmentFlags, SourceInterface, SuggestedBufferingPacketsCount, UeIpAddress, UrrId,
+    UserPlaneInactivityTimer, Volume,
 };
 use whimbrel_pfcp::msg::SessionEstablishmentRequest;
 use whimbrel_pfcp::rule::{CreateBar, CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi};
 
 use super::marking::downlink_far;
-use crate::config::Buffering;
+use crate::config::{Buffering, N3IpVersion, RuleForm};
 use crate::filter;
 use crate::policy::{DEFAULT_PRECEDENCE, FlowGate};
 use crate::state::{
@@ -71,7 +72,7 @@ pub(super) fn establishment(
     buffering: &Buffering,
     inactivity: Duration,
     reporting: UsageReporting,
-    interface_types: bool,
+    form: RuleForm,
 ) -> SessionEstablishmentRequest {
     let mut request = SessionEstablishmentRequest::new(node.into(), FSeid::new(s.cp_seid, node));
     request.pdn_type = Some(pdn_type(s.session_type));
@@ -79,9 +80,9 @@ pub(super) fn establishment(
     request.s_nssai = Some(s.s_nssai);
 
     // The UPF chooses one tunnel for all of the session's uplink rules.
-    let choose = FTeid::Choose { ipv4: true, ipv6: true, choose_id: Some(CHOOSE_ID) };
+    let choose = chosen_tunnel(form.n3_ip_version, Some(CHOOSE_ID));
     let address = requested_address(s, dnn);
-    let pdrs = Pdrs { session: s, f_teid: choose, address, interface_types };
+    let pdrs = Pdrs { session: s, f_teid: choose, address, form };
     request.create_pdrs = [true, false].iter().map(|&uplink| pdrs.default(uplink)).collect();
     for pdr in request.create_pdrs.iter_mut().filter(|_| !dnn.framed_routes.is_empty()) {
         frame(&mut pdr.pdi, s, &dnn.framed_routes);
@@ -92,7 +93,7 @@ pub(super) fn establishment(
 
     let mut to_network = ForwardingParameters::to(DestinationInterface::Core);
     to_network.network_instance = NetworkInstance::new(s.dnn.as_str());
-    to_network.destination_interface_type = interface_types.then_some(InterfaceType::N6);
+    to_network.destination_interface_type = form.interface_types.then_some(InterfaceType::N6);
     // There is no gNB tunnel yet: packets are buffered.
     let wait = |(id, _)| CreateFar { bar_id: Some(BAR), ..CreateFar::action(id, ApplyAction::BUFF) };
     request.create_fars = vec![CreateFar::forward(UPLINK_FAR, to_network)];
@@ -119,6 +120,7 @@ pub(super) fn intermediate(
     node: IpAddr,
     buffering: &Buffering,
     an: Option<Tunnel>,
+    form: RuleForm,
 ) -> Option<SessionEstablishmentRequest> {
     let anchor = s.n3?;
     let mut request = SessionEstablishmentRequest::new(node.into(), FSeid::new(cp_seid, node));
@@ -127,10 +129,10 @@ pub(super) fn intermediate(
     request.s_nssai = Some(s.s_nssai);
     let pdr = |id, source, interface, far| {
         let mut pdi = Pdi::from(source);
-        pdi.f_teid = Some(FTeid::Choose { ipv4: true, ipv6: true, choose_id: None });
+        pdi.f_teid = Some(chosen_tunnel(form.n3_ip_version, None));
         pdi.source_interface_type = Some(interface);
         let mut pdr = CreatePdr::new(id, Precedence(DEFAULT_PRECEDENCE.into()), pdi, far);
-        pdr.outer_header_removal = Some(OuterHeaderRemovalDescription::GtpuUdpIp.into());
+        pdr.outer_header_removal = Some(removed_header(form.n3_ip_version));
         pdr
     };
     request.create_pdrs = vec![
@@ -178,10 +180,10 @@ pub(super) fn restoration(
     buffering: &Buffering,
     inactivity: Duration,
     reporting: UsageReporting,
-    interface_types: bool,
+    form: RuleForm,
 ) -> Option<SessionEstablishmentRequest> {
     let n3 = s.n3?;
-    let mut request = establishment(s, dnn, node, buffering, inactivity, reporting, interface_types);
+    let mut request = establishment(s, dnn, node, buffering, inactivity, reporting, form);
     request.pfcpsereq_flags = Some(SessionEstablishmentFlags::RESTI);
     for pdr in &mut request.create_pdrs {
         if pdr.pdi.f_teid.is_some() {
@@ -230,6 +232,20 @@ fn frame(pdi: &mut Pdi, s: &SmContext, routes: &[(IpAddr, u8)]) {
 /// CHOOSE ID: one tunnel for several PDRs (TS 29.244 §8.2.3).
 const CHOOSE_ID: u8 = 1;
 
+/// A tunnel that the UPF is to choose (TS 29.244 §8.2.3).
+pub(super) fn chosen_tunnel(version: N3IpVersion, choose_id: Option<u8>) -> FTeid {
+    FTeid::Choose { ipv4: version != N3IpVersion::Ipv6, ipv6: version != N3IpVersion::Ipv4, choose_id }
+}
+
+/// The outer header of packets from a tunnel (TS 29.244 §8.2.64).
+pub(super) fn removed_header(version: N3IpVersion) -> OuterHeaderRemoval {
+    OuterHeaderRemoval::from(match version {
+        N3IpVersion::Ipv4 => OuterHeaderRemovalDescription::GtpuUdpIpv4,
+        N3IpVersion::Ipv6 => OuterHeaderRemovalDescription::GtpuUdpIpv6,
+        N3IpVersion::Both => OuterHeaderRemovalDescription::GtpuUdpIp,
+    })
+}
+
 /// The UE IP address, static or chosen by the UPF; none for a session that is not of type IP.
 fn requested_address(s: &SmContext, dnn: &SubscribedDnn) -> Option<UeIpAddress> {
     let (v4, v6) = super::families(s.session_type);
@@ -250,8 +266,7 @@ pub(super) struct Pdrs<'a> {
     pub(super) session: &'a SmContext,
     pub(super) f_teid: FTeid,
     pub(super) address: Option<UeIpAddress>,
-    /// PDRs name the 3GPP interface: N3 or N6 (TS 29.244 §8.2.118).
-    pub(super) interface_types: bool,
+    pub(super) form: RuleForm,
 }
 
 impl Pdrs<'_> {
@@ -266,7 +281,7 @@ impl Pdrs<'_> {
             pdi.ue_ip_addresses = self.address.into_iter().collect();
         }
         let interface = if uplink { InterfaceType::N3 } else { InterfaceType::N6 };
-        pdi.source_interface_type = self.interface_types.then_some(interface);
+        pdi.source_interface_type = self.form.interface_types.then_some(interface);
         pdi
     }
 
@@ -274,7 +289,7 @@ impl Pdrs<'_> {
         let uplink = far.is_none();
         let far = far.unwrap_or(UPLINK_FAR);
         let mut pdr = CreatePdr::new(pdr_id(rule, uplink), Precedence(precedence.into()), pdi, far);
-        pdr.outer_header_removal = uplink.then(|| OuterHeaderRemovalDescription::GtpuUdpIp.into());
+        pdr.outer_header_removal = uplink.then(|| removed_header(self.form.n3_ip_version));
         pdr.qer_ids = qers;
         pdr.urr_ids = vec![SESSION_URR];
         pdr

@@ -191,6 +191,7 @@ fn problems_are_reported_with_line_column_and_fix() {
             "n4:\n  smfs: [127.0.0.2:8805]\n",
             "w.yaml:2:9: n4.smfs: SMFs cannot answer a UPF that does not listen",
         ),
+        ("n4:\n  smf_f_teids: true\n", "n4.smf_f_teids: no SMF reaches a UPF that does not listen"),
         ("n6:\n  device: a/b\n", "w.yaml:2:11: n6.device: `a/b` is not a valid name of a network device"),
         (
             "limits:\n  sessions_per_ue: 16\n",
@@ -314,10 +315,11 @@ fn several_upfs() {
     let upfs = config.control().smf.upfs;
     assert_eq!((upfs[0].priority, upfs[0].weight), (1, 100));
     assert_eq!((upfs[1].name.as_str(), upfs[1].weight, upfs[1].tacs.len()), ("east", 300, 1));
-    let east = "  - name: east\n    address: 192.0.2.2:8805\n    interface_types: true\n    ue_pools:\n      - dnn: internet\n        \
+    let east = "  - name: east\n    address: 192.0.2.2:8805\n    interface_types: true\n    n3_ip_version: ipv4\n    ue_pools:\n      - dnn: internet\n        \
                 ipv4_pool: 10.46.0.0/16\n";
     let foreign = &read(&with_upfs(east)).unwrap().control().smf.upfs[0];
     assert!(foreign.interface_types);
+    assert_eq!(foreign.n3_ip_version, whimbrel_control::config::N3IpVersion::Ipv4);
     assert_eq!(foreign.ue_pools[0].ipv4, Some(([10, 46, 0, 0].into(), 16)));
     // Without a list there is one, which serves everything.
     let upfs = default().control().smf.upfs;

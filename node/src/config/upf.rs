@@ -10,7 +10,7 @@ use whimbrel_user::{GuaranteedRates, SLICES_MAX, SliceRate};
 use super::Config;
 use super::data_network::check_pools;
 use super::section::{Pass, Section};
-use super::value::NetworkPrefix;
+use super::value::{NetworkPrefix, words};
 
 /// A UPF of the list `upfs`.
 #[derive(Clone, Debug)]
@@ -26,7 +26,14 @@ pub struct ListedUpf {
     predicts: bool,
     ue_pools: Vec<UePool>,
     interface_types: bool,
+    n3_ip_version: control::N3IpVersion,
 }
+
+words! { control::N3IpVersion {
+    control::N3IpVersion::Ipv4 = "ipv4",
+    control::N3IpVersion::Ipv6 = "ipv6",
+    control::N3IpVersion::Both = "both",
+} }
 
 /// Addresses for the UEs of one data network, which the SMF allocates.
 #[derive(Clone, Debug)]
@@ -45,8 +52,18 @@ impl ListedUpf {
 
     /// The one of this program, which has all sessions where no other is configured.
     pub fn here() -> Self {
-        let control::Upf { name, slices, dnns, tacs, priority, weight, predicts, interface_types, .. } =
-            control::Upf::default();
+        let control::Upf {
+            name,
+            slices,
+            dnns,
+            tacs,
+            priority,
+            weight,
+            predicts,
+            interface_types,
+            n3_ip_version,
+            ..
+        } = control::Upf::default();
         let ue_pools = Vec::new();
         Self {
             name,
@@ -59,6 +76,7 @@ impl ListedUpf {
             predicts,
             ue_pools,
             interface_types,
+            n3_ip_version,
         }
     }
 
@@ -74,6 +92,7 @@ impl ListedUpf {
             predicts: self.predicts,
             ue_pools: self.ue_pools.iter().map(UePool::control).collect(),
             interface_types: self.interface_types,
+            n3_ip_version: self.n3_ip_version,
         }
     }
 }
@@ -91,7 +110,7 @@ impl UePool {
 pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<ListedUpf> {
     let doc = "UPFs of this core, if not only the one of this program (TS 23.501 §6.3.3). An item \
                without `address` is the UPF of this program. Each has `name`, `address`, `slices`, `dnns`, `tacs`, \
-               `priority`, `weight`, `predicts`, `ue_pools` and `interface_types`; docs/upf.md shows how.";
+               `priority`, `weight`, `predicts`, `ue_pools`, `interface_types` and `n3_ip_version`; docs/upf.md shows how.";
     root.sections("upfs", 0, doc, |s, i| ListedUpf {
         name: s.value("name", format!("upf{}", i + 1), "Name in logs and metrics."),
         address: s.optional(
@@ -120,6 +139,12 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<ListedUpf> {
             "interface_types",
             false,
             "Rules name the 3GPP interface of packets, N3 or N6 (TS 29.244 §8.2.118), which some UPFs need.",
+        ),
+        n3_ip_version: s.value(
+            "n3_ip_version",
+            control::N3IpVersion::Both,
+            "IP version of its tunnels on N3 and N9: in F-TEIDs that it chooses and outer headers that it removes (TS 29.244 §8.2.3, §8.2.64). Some UPFs do \
+             not understand rules that leave it open (`both`).",
         ),
     })
 }

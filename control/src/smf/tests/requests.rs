@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use whimbrel_ids::SNssai;
+use whimbrel_ids::{SNssai, Teid};
 use whimbrel_nas::ie::{
     AlwaysOn, IntegrityDataRate, IntegrityMaxDataRate, MmCause, PduSessionType, RequestType,
 };
@@ -11,9 +11,10 @@ use whimbrel_nas::sm::{EstablishmentReject, EstablishmentRequest};
 use whimbrel_pfcp::ie::Cause as PfcpCause;
 
 use super::*;
-use crate::config::{Config, Emergency, UpProtection, UpSecurity};
+use crate::config::{Config, Emergency, N3IpVersion, UpProtection, UpSecurity};
 use crate::envelope::OutputId;
-use crate::state::{SessionTypes, Subscription};
+use crate::smf::n4;
+use crate::state::{Marks, SessionTypes, Subscription, Tunnel};
 
 fn wish() -> EstablishmentRequest {
     let full = IntegrityDataRate::Full;
@@ -164,6 +165,38 @@ fn rules_name_3gpp_interfaces_if_the_upf_needs_them() {
         let types = |t| needed.then_some(t);
         assert_eq!(named, [types(InterfaceType::N3), types(InterfaceType::N6)]);
         assert_eq!(to, types(InterfaceType::N6));
+    }
+}
+
+#[test] // TS 29.244 §8.2.3, §8.2.64: of the IP version that the UPF's tunnels have
+fn tunnels_are_chosen_and_outer_headers_removed_in_the_upf_s_ip_version() {
+    use whimbrel_pfcp::Message as Pfcp;
+    use whimbrel_pfcp::ie::{FTeid, OuterHeaderRemovalDescription as Removal};
+    let versions = [
+        (N3IpVersion::Ipv4, (true, false), Removal::GtpuUdpIpv4),
+        (N3IpVersion::Ipv6, (false, true), Removal::GtpuUdpIpv6),
+        (N3IpVersion::Both, (true, true), Removal::GtpuUdpIp),
+    ];
+    for (version, (v4, v6), removal) in versions {
+        let mut harness = with(|c| c.smf.upfs[0].n3_ip_version = version);
+        let batch = asks(&mut harness, wish());
+        let request = batch.outputs.iter().find_map(|o| match &o.effect {
+            Effect::N4 { octets, .. } => {
+                Some(Pfcp::parse(&whimbrel_pfcp::Frame::parse(octets).unwrap()).unwrap())
+            }
+            _ => None,
+        });
+        let Some(Pfcp::SessionEstablishmentRequest(m)) = request else { panic!("{request:?}") };
+        let [up, down] = &m.create_pdrs[..] else { panic!("{m:?}") };
+        let Some(FTeid::Choose { ipv4, ipv6, .. }) = up.pdi.f_teid else { panic!("{up:?}") };
+        assert_eq!((ipv4, ipv6, up.outer_header_removal), (v4, v6, Some(removal.into())), "{version:?}");
+        assert_eq!((down.pdi.f_teid, down.outer_header_removal), (None, None));
+        // Forwarding tunnels of a handover, likewise.
+        let target = Tunnel { teid: Teid(9), address: "192.0.2.9".parse().unwrap() };
+        let m = n4::departure(&[target], false, &Marks::default(), version);
+        let pdr = &m.create_pdrs[0];
+        let Some(FTeid::Choose { ipv4, ipv6, .. }) = pdr.pdi.f_teid else { panic!("{pdr:?}") };
+        assert_eq!((ipv4, ipv6, pdr.outer_header_removal), (v4, v6, Some(removal.into())), "{version:?}");
     }
 }
 

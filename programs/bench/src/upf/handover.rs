@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
+use whimbrel_control::config::N3IpVersion;
 use whimbrel_control::smf::{Downlink, Marks, Tunnel, departure, modification};
 use whimbrel_gtpu::{Gtpu, message_type};
 use whimbrel_ids::{Instant, Teid};
@@ -91,9 +92,9 @@ impl Keeper {
     /// The N4 request to the UPF when the UE leaves; a forwarding tunnel leads to this tunnel of the target.
     fn leaving(self, forwarded: Teid) -> SessionModificationRequest {
         match self {
-            Self::Upf => departure(&[], true, &Marks::default()),
+            Self::Upf => departure(&[], true, &Marks::default(), N3IpVersion::Both),
             Self::Host => modification(Downlink::To(at_gnb(HOST)), &Marks::default()),
-            Self::Hairpin => departure(&[at_gnb(forwarded)], false, &Marks::default()),
+            Self::Hairpin => departure(&[at_gnb(forwarded)], false, &Marks::default(), N3IpVersion::Both),
         }
     }
 
