@@ -124,6 +124,10 @@ fn control(console: &Console, command: ConsoleCommand) {
         }
         ConsoleCommand::DisconnectGnb(gnb, reply) => reply.send(gnb.gnb_id == 1).is_ok(),
         ConsoleCommand::Reconfigure(_) => true,
+        ConsoleCommand::GenerateAuthData(_, _, reply) => {
+            reply.send(Err(whimbrel_control::udm::UdmError::UserNotFound)).is_ok()
+        }
+        ConsoleCommand::DeregisteredByUdm(_) => true,
         ConsoleCommand::OpenNas(_, messages, reply) => reply.send(vec![None; messages.len()]).is_ok(),
         // The gNB refuses at once.
         ConsoleCommand::ModifySession(supi, psi, modification, reply) => {

@@ -13,6 +13,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::version::TLS13;
 use tracing::info;
 use whimbrel_files::{PEM_OCTETS_MAX, read};
 use whimbrel_node::api_files::{api_key_file, certificate_file};
@@ -39,7 +40,7 @@ pub(super) fn server(store: &Path, address: IpAddr) -> Result<Arc<ServerConfig>,
     let pem = Zeroizing::new(read(&key, PEM_OCTETS_MAX).map_err(|e| wrong(&key, &e))?);
     let secret = PrivateKeyDer::from_pem_slice(&pem).map_err(|e| wrong(&key, &e))?;
     let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(&[&TLS13])
         .map_err(|e| wrong(&certificate, &e))?
         .with_no_client_auth()
         .with_single_cert(chain, secret);

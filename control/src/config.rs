@@ -47,6 +47,18 @@ pub struct Config {
     pub open: Option<Open>,
     /// Veiled UEs, if they are served.
     pub veil: Option<VeilPolicy>,
+    /// Who answers requests to the UDM.
+    pub udm: UdmFunction,
+}
+
+/// Where the UDM is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UdmFunction {
+    /// In the CTA, on the subscriber store: it answers in the same turn.
+    #[default]
+    Embedded,
+    /// Another vendor's, over HTTP/2: its answers are later inputs.
+    Remote,
 }
 
 /// The AMF: its identity and service area (TS 23.501 §5.9.4, §5.15).

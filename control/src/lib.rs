@@ -62,6 +62,7 @@ pub use procedure::Procedure;
 pub use refusal::Refusal;
 pub use remedy::{Present, Remedy, Subscriber};
 pub use restart::RESTORED_CLOCK;
+pub use services::{NfType, ServiceFault};
 pub use shard::{RestCounters, RestPlace, RestStore, RestVec, Shard};
 pub use state::{
     AmfContext, Connection, HandoverSource, IntermediateUpf, IntermediateUpfStage, LastSeenCell, Mobility,

@@ -14,6 +14,7 @@ use whimbrel_nas::ie::{MmCause, SmCause, SscMode};
 use crate::config::Config;
 use crate::flat::text::{self, Text};
 use crate::open::Unreachable;
+use crate::services::{NfType, ServiceFault};
 use crate::state::SessionTypes;
 
 /// Refusals of a UE (5GMM), in classes that the operator may give another cause.
@@ -132,6 +133,14 @@ pub enum Refusal {
     Limit(#[serde(with = "text")] Text),
     /// The subscriber store failed.
     StoreUnavailable,
+    /// An operation of a remote network function failed.
+    NetworkFunction(NfType, ServiceFault),
+    /// The remote UDM has no such subscriber.
+    UnknownToUdm,
+    /// The remote UDM does not accept this serving network.
+    ServingNetworkNotAuthorized,
+    /// The remote UDM does not let the subscriber roam here.
+    RoamingNotAllowed,
     /// The UPF does not answer, or refused with this PFCP cause.
     Upf(Option<u8>),
     /// No address is left in the data network's pool.
@@ -237,7 +246,7 @@ impl Refusal {
     /// The class of refusal whose cause applies.
     pub fn kind(&self) -> RefusalKind {
         match self {
-            Self::UnknownSubscriber => RefusalKind::UnknownSubscriber,
+            Self::UnknownSubscriber | Self::UnknownToUdm => RefusalKind::UnknownSubscriber,
             Self::Barred => RefusalKind::Barred,
             Self::WrongResponse
             | Self::MacFailure
@@ -250,7 +259,9 @@ impl Refusal {
             | Self::EquipmentRefused
             | Self::EquipmentUnknown
             | Self::NoContext => RefusalKind::Identity,
-            Self::OtherHomeNetwork(_) => RefusalKind::Plmn,
+            Self::OtherHomeNetwork(_) | Self::ServingNetworkNotAuthorized | Self::RoamingNotAllowed => {
+                RefusalKind::Plmn
+            }
             Self::Broker { why, .. } => match why {
                 BrokerFault::NotServed => RefusalKind::Plmn,
                 BrokerFault::Refused(refused) if refused.of_operator => RefusalKind::Plmn,
@@ -270,7 +281,7 @@ impl Refusal {
             }
             Self::NoSlice { .. } | Self::SliceNotAllowed(_) => RefusalKind::Slice,
             Self::Limit(_) | Self::Congested(_) => RefusalKind::Congestion,
-            Self::StoreUnavailable | Self::Upf(_) => RefusalKind::NetworkFailure,
+            Self::StoreUnavailable | Self::NetworkFunction(..) | Self::Upf(_) => RefusalKind::NetworkFailure,
             Self::PoolEmpty(_) => RefusalKind::Resources,
             Self::DnnNotSubscribed { .. } | Self::DnnNotConfigured(_) => RefusalKind::Dnn,
             Self::SessionType(_) | Self::SscMode { .. } => RefusalKind::SessionType,
@@ -295,7 +306,7 @@ impl Refusal {
             return cause;
         }
         match self {
-            Self::UnknownSubscriber => MmCause::IllegalUe,
+            Self::UnknownSubscriber | Self::UnknownToUdm => MmCause::IllegalUe,
             Self::Barred => MmCause::FiveGsServicesNotAllowed,
             Self::WrongResponse
             | Self::MacFailure
@@ -303,7 +314,9 @@ impl Refusal {
             | Self::ChallengeRefused(_)
             | Self::BadAuts => MmCause::IllegalUe,
             Self::UnknownHomeNetworkKey(_) | Self::BadSuci => MmCause::IllegalUe,
-            Self::OtherHomeNetwork(_) => MmCause::PlmnNotAllowed,
+            // TS 29.524 §4.3.2.
+            Self::OtherHomeNetwork(_) | Self::RoamingNotAllowed => MmCause::PlmnNotAllowed,
+            Self::ServingNetworkNotAuthorized => MmCause::ServingNetworkNotAuthorized,
             // A SAP UE acts on its broker's signed refusal; without one it tries another network.
             Self::Broker { why, .. } => match why {
                 BrokerFault::NotServed | BrokerFault::Orders | BrokerFault::InClear => {
@@ -327,6 +340,7 @@ impl Refusal {
             Self::Limit(_)
             | Self::Congested(_)
             | Self::StoreUnavailable
+            | Self::NetworkFunction(..)
             | Self::PoolEmpty(_)
             | Self::Upf(_) => MmCause::Congestion,
             Self::DnnNotSubscribed { .. } | Self::DnnNotConfigured(_) => {
@@ -360,11 +374,12 @@ impl Refusal {
             Self::Qos(cause) | Self::ModificationRejected(cause) => *cause,
             Self::PoolEmpty(_) | Self::Limit(_) | Self::Congested(_) => SmCause::InsufficientResources,
             Self::Upf(Some(UPF_CONGESTED)) => SmCause::InsufficientResources,
-            Self::Upf(_) | Self::StoreUnavailable => SmCause::NetworkFailure,
+            Self::Upf(_) | Self::StoreUnavailable | Self::NetworkFunction(..) => SmCause::NetworkFailure,
             Self::RadioFailure(_) | Self::RefusedByGnb { .. } => SmCause::InsufficientResources,
             Self::NoAnswer(_) => SmCause::NetworkFailure,
             Self::Protocol(_) => SmCause::ProtocolErrorUnspecified,
             Self::UnknownSubscriber
+            | Self::UnknownToUdm
             | Self::Barred
             | Self::WrongResponse
             | Self::MacFailure
@@ -374,6 +389,8 @@ impl Refusal {
             | Self::UnknownHomeNetworkKey(_)
             | Self::BadSuci
             | Self::OtherHomeNetwork(_)
+            | Self::ServingNetworkNotAuthorized
+            | Self::RoamingNotAllowed
             | Self::NoIdentity
             | Self::NoContext
             | Self::Emergency
@@ -502,6 +519,10 @@ impl fmt::Display for Refusal {
             }
             Self::Limit(name) => write!(f, "the limit `{name}` is reached"),
             Self::StoreUnavailable => f.write_str("the subscriber store did not answer"),
+            Self::NetworkFunction(function, fault) => write!(f, "the {function} failed: {fault}"),
+            Self::UnknownToUdm => f.write_str("the UDM does not have the subscriber"),
+            Self::ServingNetworkNotAuthorized => f.write_str("its UDM does not accept this serving network"),
+            Self::RoamingNotAllowed => f.write_str("its UDM does not let it roam here"),
             Self::Upf(None) => f.write_str("the UPF did not answer"),
             Self::Upf(Some(cause)) => match whimbrel_pfcp::ie::Cause::from_code(*cause) {
                 Some(name) => write!(f, "the UPF refused with PFCP cause #{cause} ({name})"),

@@ -128,6 +128,13 @@ impl Refusal {
             Self::RadioFailure(_) | Self::RefusedByGnb { .. } => fix("look at the gNB's log for this UE"),
             Self::Limit(name) => fix(format!("raise `limits.{name}` and run `whimbrel reload`")),
             Self::StoreUnavailable => fix("look at the error log for what the subscriber store says"),
+            Self::NetworkFunction(function, _) => fix(format!(
+                "look at the log for what the {function} answered, and at `sbi` in the configuration for where it is"
+            )),
+            Self::UnknownToUdm => fix("add the subscriber at the UDM, or correct the IMSI on the SIM"),
+            Self::ServingNetworkNotAuthorized | Self::RoamingNotAllowed => {
+                fix("the operator of the UDM has to allow this network for the subscriber")
+            }
             Self::Upf(_) => fix("look at the UPF: `whimbrel why upf`"),
             Self::PoolEmpty(dnn) => fix(format!(
                 "widen the address pools of data network `{dnn}` and restart, or wait for sessions to end"

@@ -97,6 +97,7 @@ pub(crate) fn config() -> Config {
         overload: Default::default(),
         open: None,
         veil: None,
+        udm: Default::default(),
         timers: Timers::default(),
         refusals: BTreeMap::new(),
         limits: Limits::default(),

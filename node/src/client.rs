@@ -12,6 +12,7 @@ use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVe
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::version::TLS13;
 use tokio_rustls::rustls::{
     CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error as TlsError,
     SignatureScheme, StreamOwned,
@@ -308,7 +309,7 @@ fn tls(
     let certificate = CertificateDer::from_pem_slice(&pem).map_err(|e| other(&e))?;
     let provider = Arc::new(ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(&[&TLS13])
         .map_err(|e| other(&e))?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(PinnedCertificate { certificate, provider }))

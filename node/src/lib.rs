@@ -24,6 +24,7 @@ pub mod open;
 pub mod packet_logger;
 pub mod port_owner;
 pub mod sbfd;
+pub mod sbi;
 pub mod signals;
 pub mod subscribers;
 pub mod ue_memory;

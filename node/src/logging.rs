@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use tracing::error;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -24,7 +24,7 @@ use crate::config::{Log, LogFormat, LogLevel};
 const LINES_WAITING_MAX: usize = 8192;
 
 /// The level in force, once the program logs.
-static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
+static LEVEL: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 
 /// Where lines go. Dropped, it lets the last of them be written.
 pub struct Logging {
@@ -104,14 +104,19 @@ pub fn set_level(level: LogLevel) -> Result<(), String> {
     handle.reload(filter(level)).map_err(|e| format!("the level cannot be set: {e}"))
 }
 
-fn filter(level: LogLevel) -> LevelFilter {
-    match level {
+/// Libraries whose lines below this level would name subscribers, in the paths of requests, or repeat each frame.
+const QUIET_LIBRARIES: [&str; 4] = ["h2", "hyper", "hyper_util", "rustls"];
+
+fn filter(level: LogLevel) -> Targets {
+    let level = match level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
         LogLevel::Info => LevelFilter::INFO,
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
-    }
+    };
+    let quiet = QUIET_LIBRARIES.map(|name| (name, level.min(LevelFilter::INFO)));
+    Targets::new().with_default(level).with_targets(quiet)
 }
 
 fn write(lines: &Receiver<Vec<u8>>, lost: &AtomicU64, out: &mut dyn Write) {

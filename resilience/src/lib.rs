@@ -26,7 +26,7 @@ pub use cpf::{
 pub use cta::{
     AnswerTimes, Cta, CtaOrder, Entropy, Input, Inspect, LogLimits, N14Error, OrderOutcome, Outbox,
     ProtocolViolation, ReplicationCounters, RestorationOutcome, RestoreError, StoredAmf, StoredUe, StoredUes,
-    SurvivingState, TakeoverTime, ToStore, UpfChange, VersionFigures,
+    SurvivingState, TakeoverTime, ToStore, UdmQuery, UpfChange, VersionFigures,
 };
 pub use peer_replicas::{PeerMessageOutcome, PeerReplicaCounters, PeerReplicas};
 pub use version::CodeVersion;

@@ -133,6 +133,17 @@ impl AuthenticationVector {
         let (autn, sqn_xor_ak) = autn_of(sqn, &out.ak, amf, &mac_a);
         let (k_ausf, xres_star) =
             k_ausf_and_res_star(&out.ck, &out.ik, &out.res, &rand, sqn_xor_ak, serving_network);
+        Self::from_home(rand, autn, xres_star, k_ausf, serving_network)
+    }
+
+    /// The vector of another network function: a 5G HE AV (TS 33.501 §6.1.3.2 step 1), with what the AUSF derives from it (steps 3 and 4).
+    pub fn from_home(
+        rand: Rand,
+        autn: Autn,
+        xres_star: ResStar,
+        k_ausf: KAusf,
+        serving_network: &ServingNetworkName,
+    ) -> Self {
         let hxres_star = HresStar::derive(&rand, &xres_star);
         let k_seaf = k_ausf.k_seaf(serving_network);
         Self { rand, autn, xres_star, k_ausf, hxres_star, k_seaf }

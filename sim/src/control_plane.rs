@@ -227,6 +227,7 @@ impl Sim {
         self.control.disk.extend(out.stored.into_iter().filter_map(ToStore::record));
         self.events.cpf_violations.extend(out.cpf_violations);
         self.sap_leaves(host, out.brokers);
+        self.udm_leaves(host, out.udm);
         for cpf in out.drained {
             self.cpf_leaves(cpf);
         }

@@ -640,6 +640,7 @@ fn name(input: &Input<'_>) -> &'static str {
         Input::Rings(_) => "change of the rings",
         Input::PeerAmf(..) => "N14 message",
         Input::Broker(..) => "answer of a broker",
+        Input::Udm(..) | Input::DeregisteredByUdm(_) => "message of the UDM",
         Input::Predicted(..) => "a prediction",
         Input::Tick | Input::Waited(_) => "time",
     }
@@ -659,6 +660,9 @@ fn octets_of(out: &Outbox) -> Vec<u8> {
     for (ue, to, request) in &out.brokers {
         octets.extend(format!("{ue:?} {to:?}").as_bytes());
         octets.extend(format!("{request:?}").bytes());
+    }
+    for query in &out.udm {
+        octets.extend(format!("{query:?}").bytes());
     }
     for (upf, message) in &out.pfcp {
         octets.extend([&[upf.0], message.as_slice()].concat());

@@ -178,6 +178,7 @@ pub fn default_config() -> Config {
         overload: Default::default(),
         open: None,
         veil: None,
+        udm: Default::default(),
         timers: Timers::default(),
         refusals: BTreeMap::new(),
         limits: Limits::default(),

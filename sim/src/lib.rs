@@ -33,6 +33,7 @@ mod schedules;
 mod timer_queue;
 mod trace;
 mod traffic;
+mod udm;
 mod ues;
 mod unit;
 mod user_plane;
@@ -42,6 +43,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use whimbrel_control::config::Config;
+use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, Prf, RanEvent, UeEvent};
 use whimbrel_ids::{Instant, STmsi};
 use whimbrel_ran::{gnb, ue};
@@ -80,6 +82,7 @@ pub use region::{CanaryStep, CpfCut, CpfLoss, LostUes};
 pub use rng::Rng;
 pub use schedules::{LostNode, SCHEDULES_PER_NETWORK, ScheduleReport, Schedules};
 pub use traffic::udp;
+pub use udm::{RemoteUdm, UdmState};
 use ues::UeNode;
 use unit::{Manager, NumberedPackets};
 pub use unit::{UnitCounts, UnitFault, UpfLoss};
@@ -135,6 +138,8 @@ pub struct Sim {
     peer_amf: Option<Box<SimPeerAmf>>,
     /// Brokers, and the operator as they know it.
     brokers: open::Brokers,
+    /// The UDM of a core that has none of its own.
+    remote_udm: udm::RemoteUdm,
     /// The broker of veiled UEs, and the operator's wallet.
     veil: Option<Box<veil::SimVeil>>,
     user_plane: SimUserPlane,
@@ -164,6 +169,7 @@ impl Sim {
             let upf = Upf::new(config, EPOCH).expect("the default UPF configuration holds");
             UpfNode { upf, state: UpfState::Answering }
         });
+        let remote_udm = udm::RemoteUdm::new(Directory::new(config.amf.plmn, home_keys.clone()));
         let user_plane = SimUserPlane {
             upfs: upfs.collect(),
             requests: Vec::new(),
@@ -186,6 +192,7 @@ impl Sim {
             },
             peer_amf: None,
             brokers: open::Brokers::default(),
+            remote_udm,
             veil: None,
             user_plane,
             manager: Manager::default(),

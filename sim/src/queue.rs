@@ -16,6 +16,7 @@ use crate::open::OverSap;
 use crate::peer_amf::N14Message;
 use crate::region::RegionMessage;
 use crate::timer_queue::{TimerOwner, TimerQueue};
+use crate::udm::UdmMessage;
 use crate::unit::UnitEvent;
 use crate::{GnbIndex, Sim, UeIndex, ue};
 
@@ -55,6 +56,7 @@ pub(crate) enum InFlight {
     CtaReplica(ReplicaLink),
     N14(N14Message),
     Sap(OverSap),
+    Udm(UdmMessage),
     N3(N3Datagram),
     Unit(UnitEvent),
     /// Over a gNB's association with the CTA replica's host.
@@ -178,6 +180,7 @@ impl Sim {
             }
             InFlight::N14(message) => self.n14_arrives(message),
             InFlight::Sap(message) => self.sap_arrives(message),
+            InFlight::Udm(message) => self.udm_arrives(message),
             InFlight::N3(datagram) => self.datagram_arrives(datagram),
             InFlight::Unit(event) => self.unit_event(event),
             InFlight::ToCore { association, host, stream, octets } => {

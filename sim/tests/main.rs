@@ -55,6 +55,7 @@ mod reachability;
 mod regions;
 mod registration;
 mod release_delay;
+mod remote_udm;
 mod replicas_at_peer_amfs;
 mod resting;
 mod rrc_inactive;

@@ -137,7 +137,8 @@ pub(crate) async fn authenticate(
             (None, None) => {
                 let AuthData { supi, vector } = udm_client::auth_data(ue, identity.clone(), token).await?;
                 ue.with(|p| p.amf.claimed = Some(supi));
-                match vector {
+                let method = vector.method();
+                let step = match vector {
                     Vector::FiveGAka(vector) => {
                         five_g_aka::challenge(ue, supi, vector, ng_ksi, resynchronised).await?
                     }
@@ -148,7 +149,13 @@ pub(crate) async fn authenticate(
                         identifier = Some(fresh);
                         eap_aka_prime::challenge(ue, supi, vector, identity, ng_ksi, fresh).await?
                     }
+                };
+                match step {
+                    ChallengeStep::Proved(_) => udm_client::confirm_authentication(ue, supi, method, true),
+                    ChallengeStep::Failed(..) => udm_client::confirm_authentication(ue, supi, method, false),
+                    ChallengeStep::Resynchronise(_) | ChallengeStep::KsiInUse => {}
                 }
+                step
             }
         };
         match step {

@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use whimbrel_ids::{SNssai, Supi};
 
+use crate::config::UdmFunction;
 use crate::envelope::Effect;
 use crate::input::Input;
 use crate::procedure::{Interrupt, ProcedureEnd, Ue};
 use crate::refusal::Refusal;
-use crate::services::nudm::{AuthData, Identity, Resynchronisation, UdmAnswer, UdmError, UdmRequest};
+use crate::services::nudm::{
+    AuthData, AuthMethod, Identity, Resynchronisation, UdmAnswer, UdmError, UdmRequest,
+};
+use crate::services::{NfType, ServiceFault};
 use crate::state::Subscription;
 
 /// Nudm_UEAuthentication_Get: the vector of a challenge.
@@ -22,7 +26,7 @@ pub(crate) async fn auth_data(
         UdmAnswer::AuthData(Ok(data)) => Ok(data),
         UdmAnswer::AuthData(Err((why, supi))) => {
             ue.with(|p| p.amf.claimed = supi);
-            Err(refusal(why).into())
+            Err(refusal(ue, why).into())
         }
         _ => Err(Refusal::StoreUnavailable.into()),
     }
@@ -32,7 +36,7 @@ pub(crate) async fn auth_data(
 pub(crate) async fn register(ue: Ue, supi: Supi) -> Result<Arc<Subscription>, ProcedureEnd> {
     match ask(ue, UdmRequest::Register(supi)).await? {
         UdmAnswer::Registered(Ok(subscription)) => Ok(subscription),
-        UdmAnswer::Registered(Err(why)) => Err(refusal(why).into()),
+        UdmAnswer::Registered(Err(why)) => Err(refusal(ue, why).into()),
         _ => Err(Refusal::StoreUnavailable.into()),
     }
 }
@@ -41,7 +45,7 @@ pub(crate) async fn register(ue: Ue, supi: Supi) -> Result<Arc<Subscription>, Pr
 pub(crate) async fn subscription(ue: Ue, supi: Supi) -> Result<Arc<Subscription>, ProcedureEnd> {
     match ask(ue, UdmRequest::Subscription(supi)).await? {
         UdmAnswer::Registered(Ok(subscription)) => Ok(subscription),
-        UdmAnswer::Registered(Err(why)) => Err(refusal(why).into()),
+        UdmAnswer::Registered(Err(why)) => Err(refusal(ue, why).into()),
         _ => Err(Refusal::StoreUnavailable.into()),
     }
 }
@@ -69,17 +73,44 @@ pub(crate) fn deregister(ue: Ue) {
     }
 }
 
-async fn ask(ue: Ue, request: UdmRequest) -> Result<UdmAnswer, ProcedureEnd> {
-    let to = ue.emit(Effect::Udm(request), None);
-    match ue.answer(to, ue.config().timers.guard).await {
-        Ok(Input::Udm(answer)) => Ok(*answer),
-        Ok(_) | Err(Interrupt::TimedOut) => Err(Refusal::StoreUnavailable.into()),
-        Err(other) => Err(other.into()),
+/// Nudm_UEAuthentication_ResultConfirmation; nothing waits for it, and the embedded UDM needs none.
+pub(crate) fn confirm_authentication(ue: Ue, supi: Supi, method: AuthMethod, success: bool) {
+    if ue.config().udm == UdmFunction::Remote {
+        ue.emit(Effect::Udm(UdmRequest::ConfirmAuthentication { supi, method, success }), None);
     }
 }
 
-fn refusal(why: UdmError) -> Refusal {
+/// The embedded UDM answers in the same turn. A remote one is asked a second time after half of the guard: a takeover between question and
+/// answer loses the answer.
+async fn ask(ue: Ue, request: UdmRequest) -> Result<UdmAnswer, ProcedureEnd> {
+    let config = ue.config();
+    let guard = config.timers.guard;
+    let answer = match config.udm {
+        UdmFunction::Embedded => ue.answer(ue.emit(Effect::Udm(request), None), guard).await,
+        UdmFunction::Remote => {
+            let first = ue.emit(Effect::Udm(request.clone()), None);
+            match ue.answer(first, guard / 2).await {
+                Err(Interrupt::TimedOut) => {
+                    let second = ue.emit(Effect::Udm(request), None);
+                    ue.any_answer(vec![first, second], guard / 2).await
+                }
+                answer => answer,
+            }
+        }
+    };
+    match (answer, config.udm) {
+        (Ok(Input::Udm(answer)), _) => Ok(*answer),
+        (Err(Interrupt::TimedOut), UdmFunction::Remote) => {
+            Err(Refusal::NetworkFunction(NfType::Udm, ServiceFault::TimedOut).into())
+        }
+        (Ok(_) | Err(Interrupt::TimedOut), _) => Err(Refusal::StoreUnavailable.into()),
+        (Err(other), _) => Err(other.into()),
+    }
+}
+
+fn refusal(ue: Ue, why: UdmError) -> Refusal {
     match why {
+        UdmError::UserNotFound if ue.config().udm == UdmFunction::Remote => Refusal::UnknownToUdm,
         UdmError::UserNotFound => Refusal::UnknownSubscriber,
         UdmError::Barred => Refusal::Barred,
         UdmError::UnknownHomeNetworkKey(id) => Refusal::UnknownHomeNetworkKey(id),
@@ -87,5 +118,8 @@ fn refusal(why: UdmError) -> Refusal {
         UdmError::BadSchemeOutput => Refusal::BadSuci,
         UdmError::BadAuts => Refusal::BadAuts,
         UdmError::Unavailable => Refusal::StoreUnavailable,
+        UdmError::ServingNetworkNotAuthorized => Refusal::ServingNetworkNotAuthorized,
+        UdmError::RoamingNotAllowed => Refusal::RoamingNotAllowed,
+        UdmError::Remote(fault) => Refusal::NetworkFunction(NfType::Udm, fault),
     }
 }

@@ -10,9 +10,9 @@ use crate::n14::N14;
 use crate::upf::UPFS_MAX;
 
 /// Version of the form of an [`Envelope`]; it is increased with every change.
-pub(super) const ENVELOPE_VERSION: u16 = 6;
+pub(super) const ENVELOPE_VERSION: u16 = 7;
 /// Version of the form of a [`Batch`]; it is increased with every change.
-pub(super) const BATCH_VERSION: u16 = 7;
+pub(super) const BATCH_VERSION: u16 = 8;
 
 /// Version of the form of a [`Config`]; it is increased with every change.
 pub(super) const CONFIG_VERSION: u16 = 13;

@@ -5,10 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_ids::{PlmnId, SNssai, Supi};
+use whimbrel_ids::{Dnn, PduSessionId, PlmnId, SNssai, Supi};
 use whimbrel_nas::ie::Suci;
 use whimbrel_security::{AuthenticationVector, Auts, EapAkaPrimeVector, EapIdentity, Rand};
 
+use super::ServiceFault;
 use crate::state::Subscription;
 
 /// A request to the UDM.
@@ -32,6 +33,28 @@ pub enum UdmRequest {
     Subscription(Supi),
     /// Nudm_UECM_Deregistration (TS 23.502 §4.2.2.3.2).
     Deregister(Supi),
+    /// Nudm_UEAuthentication_ResultConfirmation (TS 29.503 §5.4.2.3): the outcome of an authentication, for a remote UDM.
+    ConfirmAuthentication {
+        /// The subscriber that was challenged.
+        supi: Supi,
+        /// The method of its vector.
+        method: AuthMethod,
+        /// The UE is authenticated.
+        success: bool,
+    },
+    /// Nudm_UECM_Registration of the SMF (TS 23.502 §4.3.2.2.1 step 4), for a remote UDM.
+    RegisterSession {
+        /// The UE's subscriber.
+        supi: Supi,
+        /// Identity of the session.
+        psi: PduSessionId,
+        /// The slice of the session.
+        s_nssai: SNssai,
+        /// Its data network.
+        dnn: Dnn,
+    },
+    /// Nudm_UECM_Deregistration of the SMF (TS 23.502 §4.3.4.2 step 12), for a remote UDM.
+    DeregisterSession(Supi, PduSessionId),
     /// Registers a broker's user, whose subscription is the broker's grant.
     RegisterGuest {
         /// The pseudonym of its session.
@@ -42,6 +65,20 @@ pub enum UdmRequest {
 }
 
 impl UdmRequest {
+    /// True if a remote UDM answers it, where there is one. Slices are counted here, and the broker's grant is the subscription of its user.
+    pub fn is_for_remote_udm(&self) -> bool {
+        match self {
+            Self::GenerateAuthData { .. }
+            | Self::Register(_)
+            | Self::Subscription(_)
+            | Self::Deregister(_)
+            | Self::ConfirmAuthentication { .. }
+            | Self::RegisterSession { .. }
+            | Self::DeregisterSession(..) => true,
+            Self::EnterSlices(_) | Self::RegisterGuest { .. } => false,
+        }
+    }
+
     /// The request as octets, for digests: not redacted, and different for different requests.
     pub(crate) fn digest_octets(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64);
@@ -80,6 +117,21 @@ impl UdmRequest {
             }
             UdmRequest::Deregister(supi) => {
                 out.push(3);
+                out.extend_from_slice(supi.value().as_bytes());
+            }
+            UdmRequest::ConfirmAuthentication { supi, method, success } => {
+                out.extend_from_slice(&[7, *method as u8, u8::from(*success)]);
+                out.extend_from_slice(supi.value().as_bytes());
+            }
+            UdmRequest::RegisterSession { supi, psi, s_nssai, dnn } => {
+                out.extend_from_slice(&[8, psi.value()]);
+                for text in [supi.value(), s_nssai.to_string(), dnn.to_string()] {
+                    out.extend_from_slice(text.as_bytes());
+                    out.push(0);
+                }
+            }
+            UdmRequest::DeregisterSession(supi, psi) => {
+                out.extend_from_slice(&[9, psi.value()]);
                 out.extend_from_slice(supi.value().as_bytes());
             }
         }
@@ -124,6 +176,8 @@ pub enum UdmAnswer {
     Deregistered,
     /// Answer to [`UdmRequest::RegisterGuest`].
     GuestRegistered,
+    /// To [`UdmRequest::ConfirmAuthentication`], [`UdmRequest::RegisterSession`] and [`UdmRequest::DeregisterSession`].
+    Noted,
 }
 
 /// An authentication vector (TS 33.501 §6.1.3) and its subscriber.
@@ -142,6 +196,16 @@ pub enum Vector {
     FiveGAka(Box<AuthenticationVector>),
     /// A transformed vector, and the identity to which its keys are bound (TS 33.501 §6.1.3.1 step 2).
     EapAkaPrime(Box<EapAkaPrimeVector>, EapIdentity),
+}
+
+impl Vector {
+    /// The method of the vector.
+    pub fn method(&self) -> AuthMethod {
+        match self {
+            Self::FiveGAka(_) => AuthMethod::FiveGAka,
+            Self::EapAkaPrime(..) => AuthMethod::EapAkaPrime,
+        }
+    }
 }
 
 /// Redacted: with a vector the network can be impersonated.
@@ -168,4 +232,20 @@ pub enum UdmError {
     BadAuts,
     /// The store failed; the log has the error.
     Unavailable,
+    /// The UDM does not accept this serving network (SERVING_NETWORK_NOT_AUTHORIZED).
+    ServingNetworkNotAuthorized,
+    /// The subscriber may not roam here (ROAMING_NOT_ALLOWED).
+    RoamingNotAllowed,
+    /// The remote UDM failed; the log has the details.
+    Remote(ServiceFault),
+}
+
+/// How a subscriber is authenticated (TS 33.501 §6.1.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AuthMethod {
+    /// TS 33.501 §6.1.3.2.
+    #[default]
+    FiveGAka,
+    /// TS 33.501 §6.1.3.1.
+    EapAkaPrime,
 }

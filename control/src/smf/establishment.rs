@@ -17,6 +17,7 @@ use super::{
     release::{self, release_locally},
     send,
     status::{self, status},
+    udm_client,
 };
 use crate::config::{Config, UpProtection, UpSecurity};
 use crate::event::{Event, SessionChange};
@@ -83,6 +84,7 @@ async fn establishment(
     let narrowed = terms.narrowed;
     terms.session.pti = pti;
     ue.with(|p| p.sessions.insert(psi, Box::new(terms.session)));
+    udm_client::register_session(ue, psi); // step 4
     n4::establish(ue, psi, terms.subscribed).await?; // step 10: N4, tunnel and addresses
     let accept = accept(ue, psi, pti, &request, narrowed)?;
     let tunnel = match set_up(ue, psi, Some(&accept)).await {

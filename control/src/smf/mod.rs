@@ -32,6 +32,7 @@ pub(crate) mod service;
 mod status;
 #[cfg(test)]
 mod tests;
+mod udm_client;
 mod up_connection;
 mod usage;
 

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 
 use whimbrel_ids::{PduSessionId, Seid};
 use whimbrel_pfcp::ie::{
-    ApplyAction, Cause, Choice, DestinationInterface, FTeid, FailedRuleId, FarId, OnArrival, OuterHeaderCreation,
-    PackedTimer, PdrId, Precedence, ReportType, SessionModificationFlags, SourceInterface,
-    SuggestedBufferingPacketsCount, TransportLevelMarking,
+    ApplyAction, Cause, Choice, DestinationInterface, FTeid, FailedRuleId, FarId, OnArrival,
+    OuterHeaderCreation, PackedTimer, PdrId, Precedence, ReportType, SessionModificationFlags,
+    SourceInterface, SuggestedBufferingPacketsCount, TransportLevelMarking,
 };
 use whimbrel_pfcp::msg::{
     SessionDeletionRequest, SessionEstablishmentResponse, SessionModificationRequest,
@@ -451,6 +451,7 @@ pub(super) fn post(ue: Ue, psi: PduSessionId, request: SessionModificationReques
 /// repeats the request until the UPF answers.
 pub(super) fn delete(ue: Ue, psi: PduSessionId) {
     super::establishment::emit_change(ue, psi, SessionChange::Released);
+    super::udm_client::deregister_session(ue, psi);
     ue.amf().sm_context_released(ue, psi);
     let at: Vec<At> = ue.with(|p| {
         let anchor = At::anchor(p, psi);

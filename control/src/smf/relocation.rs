@@ -13,6 +13,7 @@ use whimbrel_pfcp::msg::SessionModificationRequest;
 use super::establishment::emit_change;
 use super::n4::{self, Downlink};
 use super::path_switch::end_without_gnb;
+use super::udm_client;
 use super::up_connection::{is_active, rest};
 use crate::config::Config;
 use crate::envelope::UeId;
@@ -138,6 +139,7 @@ pub(crate) fn came(ue: Ue, coming: &[IncomingSession], given: &[HandedOverSessio
             (true, Some(g)) => {
                 own(ue, c, g.forwarding);
                 emit_change(ue, c.psi, SessionChange::Established);
+                udm_client::register_session(ue, c.psi);
                 rest(ue, c.psi); // the UE may be idle meanwhile
             }
             (false, Some(_)) => n4::delete_at_upf(ue, c.upf, c.up_seid),
@@ -172,7 +174,10 @@ pub(crate) async fn claim(
     let answers = n4::modifications_answered(ue, asked).await?;
     for (psi, c, answer) in answers {
         match answer {
-            Ok(_) => emit_change(ue, psi, SessionChange::Established),
+            Ok(_) => {
+                emit_change(ue, psi, SessionChange::Established);
+                udm_client::register_session(ue, psi);
+            }
             Err(_) => lost(ue, &c),
         }
     }

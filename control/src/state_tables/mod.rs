@@ -96,6 +96,9 @@ fn udm_name(request: &UdmRequest) -> &'static str {
         UdmRequest::EnterSlices(_) => "entry into slices",
         UdmRequest::Subscription(_) => "subscription",
         UdmRequest::Deregister(_) => "deregistration",
+        UdmRequest::ConfirmAuthentication { .. } => "ResultConfirmation",
+        UdmRequest::RegisterSession { .. } => "UECM_Registration of the SMF",
+        UdmRequest::DeregisterSession(..) => "UECM_Deregistration of the SMF",
         UdmRequest::RegisterGuest { .. } => "registration of a guest",
     }
 }

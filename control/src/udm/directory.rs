@@ -217,7 +217,19 @@ impl Directory {
             UdmRequest::EnterSlices(slices) => UdmAnswer::Full(self.enter_slices(ue, &slices)).into(),
             UdmRequest::Deregister(_) => self.follow(ue, &request, UdmAnswer::Deregistered),
             UdmRequest::RegisterGuest { .. } => self.follow(ue, &request, UdmAnswer::GuestRegistered),
+            // The directory has no use for these; UEs send them to a remote UDM only.
+            UdmRequest::ConfirmAuthentication { .. }
+            | UdmRequest::RegisterSession { .. }
+            | UdmRequest::DeregisterSession(..) => UdmAnswer::Noted.into(),
         }
+    }
+
+    /// A UDM has deregistered the subscriber from this AMF (TS 29.503 §5.3.2.3): its UE, whose later deregistration has no effect.
+    pub fn deregistered_by_udm(&mut self, supi: Supi) -> Option<UeId> {
+        let ue = self.registered(supi)?;
+        self.leave_slices(ue);
+        self.give_up(ue, supi);
+        Some(ue)
     }
 
     /// Applies a request and its answer from another directory of the same subscribers, of which this one is a replica. The

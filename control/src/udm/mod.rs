@@ -10,25 +10,16 @@ use std::sync::Arc;
 use whimbrel_ids::Supi;
 use whimbrel_security::{AkaFunctions, AuthenticationManagementField, SqnOffset};
 
+pub use crate::services::{NfType, ServiceFault};
 pub use crate::state::{
     Ambr, Arp, MobilityRestrictions, Priority, ServiceArea, SessionTypes, SubscribedDnn, SubscribedSlice,
     Subscription,
 };
 
 pub use crate::services::nudm::{
-    AuthData, Identity, Resynchronisation, UdmAnswer, UdmError, UdmRequest, Vector,
+    AuthData, AuthMethod, Identity, Resynchronisation, UdmAnswer, UdmError, UdmRequest, Vector,
 };
 pub use directory::{Directory, DirectoryOutcome, Registrations};
-
-/// How a subscriber is authenticated (TS 33.501 §6.1.2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AuthMethod {
-    /// TS 33.501 §6.1.3.2.
-    #[default]
-    FiveGAka,
-    /// TS 33.501 §6.1.3.1.
-    EapAkaPrime,
-}
 
 /// Authentication data of a subscriber (TS 29.503 §6.3.6.2.2 of the AuthenticationSubscription).
 pub struct AuthenticationSubscription {

@@ -9,6 +9,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::version::TLS13;
 use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore};
 use whimbrel_files::PEM_OCTETS_MAX;
 
@@ -60,7 +61,7 @@ impl EtcdAccess {
             roots.add(certificate).map_err(|e| format!("{}: {e}", ca.display()))?;
         }
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(&[&TLS13])
             .map_err(|e| e.to_string())?
             .with_root_certificates(roots);
         let config = match &self.certificate {

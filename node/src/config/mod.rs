@@ -35,6 +35,7 @@ mod refusals;
 mod removed_keys;
 mod router_link;
 mod sbfd;
+pub mod sbi;
 pub mod secrets;
 mod section;
 mod service;
@@ -117,6 +118,8 @@ pub struct Config {
     pub unit: unit::Unit,
     pub packet_logger: packet_logger::PacketLogger,
     pub open: Option<open::Open>,
+    /// Interfaces to network functions of other vendors.
+    pub sbi: Option<sbi::Sbi>,
     pub veil: Option<veil::VeilOperatorConfig>,
     pub peer_amfs: PeerAmfs,
     pub handover: handover::Handover,
@@ -315,7 +318,7 @@ pub fn in_place_of(running: &Config, mut config: Config) -> ReloadedConfig {
     keep!(
         "plmn" amf.plmn, "amf" amf.amf_id, "data_networks" data_networks, "home_network_keys" home_network_keys,
         "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "slice_rates" slice_rates, "detection" detection, "buffering" buffering,
-        "cluster" cluster, "sbfd" sbfd, "foresight" foresight, "gnb_positions" gnb_positions, "unit" unit, "packet_logger" packet_logger, "open" open, "veil" veil, "store" store, "api" api, "audit" audit, "log" log,
+        "cluster" cluster, "sbfd" sbfd, "foresight" foresight, "gnb_positions" gnb_positions, "unit" unit, "packet_logger" packet_logger, "open" open, "veil" veil, "sbi" sbi, "store" store, "api" api, "audit" audit, "log" log,
         "otlp" otlp, "memory" memory,
     );
     config.n2.gnbs = gnbs;
@@ -380,6 +383,7 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         packet_logger: packet_logger::read(&mut root),
         open: open::read(&mut root),
         veil: veil::read(&mut root),
+        sbi: sbi::read(&mut root),
         peer_amfs: peer_amfs::read(&mut root),
         handover: handover::read(&mut root),
         foresight: foresight::read(&mut root),

@@ -78,6 +78,7 @@ impl Config {
             overload: self.overload,
             open: self.open.as_ref().map(super::open::Open::control),
             veil: self.veil.as_ref().map(super::veil::VeilOperatorConfig::control),
+            udm: self.sbi.as_ref().map(super::sbi::Sbi::udm_function).unwrap_or_default(),
         }
     }
 

@@ -10,6 +10,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use tokio::sync::oneshot;
 use whimbrel_control::amf::{OverloadOrder, Warning, WarningError};
 use whimbrel_control::smf::Modification;
+use whimbrel_control::udm::{AuthData, Identity, Resynchronisation, UdmError};
 use whimbrel_control::{Locate, UeId};
 use whimbrel_ids::{GlobalGnbId, PduSessionId, Supi};
 
@@ -67,6 +68,10 @@ pub enum ConsoleCommand {
     Reconfigure(Box<Config>),
     /// Decipher NAS messages that a UE sent (`true`) or got, as far as they are under its keys of now. No key leaves the control thread.
     OpenNas(UeId, Vec<(bool, Vec<u8>)>, oneshot::Sender<Vec<Option<Vec<u8>>>>),
+    /// An authentication vector for an AUSF beside this core (TS 29.503 §5.4.2).
+    GenerateAuthData(Identity, Option<Resynchronisation>, oneshot::Sender<Result<AuthData, UdmError>>),
+    /// The subscriber is registered at another AMF, which uses the UDM of this core (TS 29.503 §5.3.2.3).
+    DeregisteredByUdm(Supi),
     /// Modify a session (TS 23.502 §4.3.3.2). Answer: the operation; `None` if there is no such session.
     ModifySession(Supi, PduSessionId, Modification, oneshot::Sender<Option<u64>>),
 }

@@ -16,6 +16,7 @@ mod restart;
 mod scan;
 mod slots;
 mod snapshot;
+mod udm;
 mod upfs;
 mod versions;
 
@@ -60,6 +61,7 @@ pub use restart::{
 };
 use slots::UeSlots;
 pub(crate) use snapshot::{CtaState, StateOf};
+pub use udm::UdmQuery;
 use upfs::Upfs;
 pub use versions::{AnswerTimes, VersionFigures};
 
@@ -112,6 +114,10 @@ pub enum Input<'a> {
     PeerAmf(PeerAmfId, &'a [u8]),
     /// What came of a question to a broker ([`Outbox::brokers`]).
     Broker(UeId, OutputId, open::BrokerAnswer),
+    /// The answer of a remote UDM to a request ([`Outbox::udm`]), with the request.
+    Udm(UeId, OutputId, Box<(UdmRequest, UdmAnswer)>),
+    /// A remote UDM has deregistered a subscriber from this AMF (TS 29.503 §5.3.2.3.2).
+    DeregisteredByUdm(Supi),
     /// The predictor expects a UE at this gNB, in this tracking area, within seconds (Synergy §III-C).
     Predicted(UeId, GlobalGnbId, Tai),
     /// Time that has passed.
@@ -143,6 +149,8 @@ pub struct Outbox {
     pub n14: Vec<(PeerAmfId, Flat)>,
     /// To brokers: whose question it is, by which the answer comes back ([`Input::Broker`]).
     pub brokers: Vec<(UeId, OutputId, open::BrokerQuestion)>,
+    /// To a remote UDM; the answers come back as [`Input::Udm`].
+    pub udm: Vec<UdmQuery>,
     /// Messages of peer AMFs that were rejected.
     pub n14_errors: Vec<(PeerAmfId, N14Error)>,
     /// SCTP associations to abort; the CTA has dropped them.
@@ -168,6 +176,7 @@ impl Outbox {
         self.takeover_times.append(&mut later.takeover_times);
         self.n14.append(&mut later.n14);
         self.brokers.append(&mut later.brokers);
+        self.udm.append(&mut later.udm);
         self.n14_errors.append(&mut later.n14_errors);
         self.abort.append(&mut later.abort);
         self.probes.append(&mut later.probes);
@@ -324,6 +333,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Input::Move(ue, to) => self.move_ue(now, ue, to, out),
             Input::PeerAmf(from, octets) => self.neighbour(now, from, octets, out),
             Input::Broker(ue, to, answer) => self.inbox.push_back((ue, Payload::Broker { to, answer })),
+            Input::Udm(ue, to, exchange) => self.udm_answered(ue, to, &exchange.0, exchange.1),
+            Input::DeregisteredByUdm(supi) => self.deregistered_by_udm(supi),
             Input::Predicted(ue, gnb, tai) => self.predicted(ue, gnb, tai),
             Input::Tick => self.tick(now, out),
         }
@@ -726,19 +737,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     let gnb = connected.map(|on| on.association);
                     self.ask_broker(now, gnb, (ue, to, request), out);
                 }
-                Effect::Udm(request) => {
-                    let (directory, subscribers) = (&mut self.directory, &mut self.subscribers);
-                    let registers =
-                        if let UdmRequest::Register(supi) = &request { Some(*supi) } else { None };
-                    let Some(outcome) = self.outside.udm(now, ue, request, directory, subscribers) else {
-                        continue;
-                    };
-                    self.subscriber_known(ue, registers, &outcome.answer);
-                    self.inbox.push_back((ue, Payload::Udm { to, answer: outcome.answer }));
-                    if let Some(former) = outcome.superseded {
-                        self.inbox.push_back((former, Payload::Command(Command::Superseded)));
-                    }
-                }
+                Effect::Udm(request) => self.ask_udm(now, UdmQuery { ue, to, request }, out),
             }
         }
         // After the outputs, since their streams follow from the former state: the answer to a gNB that does not get the UE goes back on

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_control::udm::Subscribers;
+use whimbrel_control::udm::{AuthData, Identity, Resynchronisation, Subscribers, UdmError};
 use whimbrel_control::{AssociationId, UeContext, UeId};
 use whimbrel_ids::{Instant, Tmsi};
 
@@ -101,6 +101,16 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
     /// The store of subscribers.
     pub fn subscribers(&mut self) -> &mut S {
         self.machine.cta.subscribers()
+    }
+
+    /// [`Cta::generate_auth_data`].
+    pub fn generate_auth_data(
+        &mut self,
+        now: Instant,
+        identity: Identity,
+        resynchronisation: Option<Resynchronisation>,
+    ) -> Result<AuthData, UdmError> {
+        self.machine.cta.generate_auth_data(now, identity, resynchronisation)
     }
 
     /// The built-in CPF, if there is one, so that idle UEs can be compacted between inputs.

@@ -13,7 +13,7 @@ use crc32c::crc32c;
 use serde::{Deserialize, Serialize};
 use whimbrel_control::amf::PeerAmfId;
 use whimbrel_control::open;
-use whimbrel_control::udm::Subscribers;
+use whimbrel_control::udm::{Subscribers, UdmAnswer, UdmRequest};
 use whimbrel_control::{AssociationId, Command, OutputId, UeId, UpfId};
 use whimbrel_ids::{GlobalGnbId, Instant, Supi, Tai};
 
@@ -89,6 +89,8 @@ pub(super) enum RecordedStep<'a> {
     Predicted(UeId, GlobalGnbId, Tai),
     AssociationAnswered(AssociationId),
     AddressConfirmed(AssociationId, IpAddr),
+    Udm(UeId, OutputId, Box<(UdmRequest, UdmAnswer)>),
+    DeregisteredByUdm(Supi),
 }
 
 impl<'a> RecordedStep<'a> {
@@ -112,6 +114,8 @@ impl<'a> RecordedStep<'a> {
             Input::Move(ue, to) => Self::Move(ue, to),
             Input::PeerAmf(from, octets) => Self::PeerAmf(from, octets),
             Input::Broker(ue, to, answer) => Self::Broker(ue, to, answer),
+            Input::Udm(ue, to, exchange) => Self::Udm(ue, to, exchange),
+            Input::DeregisteredByUdm(supi) => Self::DeregisteredByUdm(supi),
             Input::Predicted(ue, gnb, tai) => Self::Predicted(ue, gnb, tai),
             Input::Tick => Self::Tick,
         }
@@ -154,6 +158,8 @@ impl<'a> RecordedStep<'a> {
             Self::Move(ue, to) => Input::Move(ue, to),
             Self::PeerAmf(from, octets) => Input::PeerAmf(from, octets),
             Self::Broker(ue, to, answer) => Input::Broker(ue, to, answer),
+            Self::Udm(ue, to, exchange) => Input::Udm(ue, to, exchange),
+            Self::DeregisteredByUdm(supi) => Input::DeregisteredByUdm(supi),
             Self::Predicted(ue, gnb, tai) => Input::Predicted(ue, gnb, tai),
             Self::Tick => Input::Tick,
             Self::Order(order) => return cta.order(now, order, out),

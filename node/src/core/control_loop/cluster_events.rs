@@ -24,6 +24,7 @@ use crate::core::n2;
 use crate::core::subscriber_copy::SubscriberFeed;
 use crate::observation::{Level, Metric};
 use crate::sbfd::PeerEvent;
+use crate::sbi::SbiInput;
 
 impl ControlLoop {
     /// The primary of a pair begins to serve: gNBs and CPFs of the former primary continue with it. `adopted`: the associations that N2 has from that one.
@@ -249,6 +250,23 @@ impl ControlLoop {
         }
         for (ue, order) in orders {
             self.handle_input(now, Input::Command(ue, order));
+        }
+        busy
+    }
+
+    /// Takes answers and notifications of other network functions. Returns whether there were any.
+    pub(super) fn receive_from_network_functions(&mut self, now: Instant) -> bool {
+        let Some(functions) = &mut self.network_functions else { return false };
+        let inputs = functions.turn();
+        let busy = !inputs.is_empty();
+        for input in inputs {
+            match input {
+                SbiInput::Answer(ue, to, exchange) => self.handle_input(now, Input::Udm(ue, to, exchange)),
+                SbiInput::Deregistered(supi) => self.handle_input(now, Input::DeregisteredByUdm(supi)),
+                SbiInput::SubscriptionChanged(supi) => {
+                    self.handle_input(now, Input::SubscribersChanged(Some(&[supi])));
+                }
+            }
         }
         busy
     }

@@ -23,6 +23,7 @@ use crate::observation::capture::Capture;
 use crate::observation::{Component, Condition, Level, Metric, MetricSample};
 use crate::open::Brokers;
 use crate::sbfd::{ReflectorThread, SbfdFigures, SbfdPeers};
+use crate::sbi::NetworkFunctions;
 use crate::veil::VeiledUes;
 
 /// How often the store is asked for edits, the gauges are set and the capture is written to disk.
@@ -162,6 +163,13 @@ impl ControlLoop {
                 feed.changed(changes);
             }
         }
+        if let Some(functions) = &self.network_functions {
+            match &changes {
+                Ok(Changes::Some(supis)) => functions.subscribers_changed(Some(supis)),
+                Ok(Changes::All) => functions.subscribers_changed(None),
+                Ok(Changes::None) | Err(_) => {}
+            }
+        }
         match &changes {
             Ok(Changes::Some(supis)) => self.handle_input(now, Input::SubscribersChanged(Some(supis))),
             Ok(Changes::All) => self.handle_input(now, Input::SubscribersChanged(None)),
@@ -205,6 +213,7 @@ impl ControlLoop {
         let peer_amfs = self.peer_amfs.iter().flat_map(PeerAmfs::samples);
         let brokers = self.brokers.iter().flat_map(Brokers::samples);
         let brokers = brokers.chain(self.veil.iter().flat_map(VeiledUes::samples));
+        let functions = self.network_functions.iter().flat_map(NetworkFunctions::samples);
         let foresight = self.foresight.iter().flat_map(Foresight::samples);
         let cpf = self.active.cta().cpf();
         let memory = self.memory.iter().flat_map(|memory| memory.samples(cpf)).chain(self.added_ues.sample());
@@ -216,6 +225,7 @@ impl ControlLoop {
             .chain(replication)
             .chain(peer_amfs)
             .chain(brokers)
+            .chain(functions)
             .chain(pair)
             .chain(bounds)
             .collect()

@@ -51,6 +51,7 @@ use crate::observation::capture::Capture;
 use crate::observation::observer::Observer;
 use crate::open::Brokers;
 use crate::sbfd::{ReflectorThread, SbfdPeers};
+use crate::sbi::NetworkFunctions;
 use crate::ue_memory::UeMemory;
 use crate::veil::{VeilUeQuestion, VeiledUes};
 
@@ -112,6 +113,8 @@ pub(super) struct ControlLoop {
     peer_amfs: Option<PeerAmfs>,
     /// The brokers whose users are served.
     brokers: Option<Brokers>,
+    /// Network functions of other vendors.
+    network_functions: Option<NetworkFunctions>,
     /// Registered UEs on the disk, for the next start.
     stored_ues: Option<StoredUeFile>,
     /// The prediction of handovers.
@@ -248,6 +251,7 @@ impl ControlLoop {
         busy |= self.receive_from_sbfd(now);
         busy |= self.receive_from_peer_amfs(now);
         busy |= self.receive_from_brokers(now);
+        busy |= self.receive_from_network_functions(now);
         self.follow_etcd(now);
         self.copy_subscribers(now);
         if self.active.next_deadline() <= now {
@@ -421,6 +425,9 @@ impl ControlLoop {
                 | (BrokerQuestion::Veil(_) | BrokerQuestion::VeilHome(_), _, None) => {}
             }
         }
+        if let Some(functions) = &mut self.network_functions {
+            self.out.udm.drain(..).for_each(|query| functions.ask(query));
+        }
         self.observe(now);
     }
 
@@ -436,6 +443,7 @@ impl ControlLoop {
         for event in self.out.events.drain(..) {
             self.brokers.iter_mut().for_each(|b| b.event(now, &event));
             self.veil.iter_mut().for_each(|veil| veil.event(&event));
+            self.network_functions.iter().for_each(|functions| functions.event(&event));
             if let Some(foresight) = &mut self.foresight {
                 foresight.event(now, &event, self.active.cta().ran_nodes());
             }

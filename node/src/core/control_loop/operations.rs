@@ -84,6 +84,13 @@ impl ControlLoop {
                 let was_up = self.execute(now, CtaOrder::DisconnectGnb(gnb)) == OrderOutcome::Reset(true);
                 reply.send(was_up).is_ok()
             }
+            ConsoleCommand::GenerateAuthData(identity, token, reply) => {
+                reply.send(self.active.generate_auth_data(now, identity, token)).is_ok()
+            }
+            ConsoleCommand::DeregisteredByUdm(supi) => {
+                self.handle_input(now, Input::DeregisteredByUdm(supi));
+                true
+            }
             ConsoleCommand::OpenNas(ue, messages, reply) => reply.send(self.open_nas(ue, &messages)).is_ok(),
             ConsoleCommand::Reconfigure(config) => {
                 self.reconfigure(now, &config);

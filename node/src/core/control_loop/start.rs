@@ -31,7 +31,7 @@ use crate::core::recording::InputRecorder;
 use crate::core::replica::TakeoverState;
 use crate::core::smf_n4::SmfN4;
 use crate::core::stored_ues::StoredUeFile;
-use crate::core::subscribers::StoredSubscribers;
+use crate::core::subscribers::{StoredSubscribers, subscription};
 use crate::core::upf::LocalUpf;
 use crate::entropy::SystemEntropy;
 use crate::function::UnitFunction;
@@ -40,6 +40,7 @@ use crate::observation::capture::Capture;
 use crate::observation::observer::Observer;
 use crate::open::Brokers;
 use crate::sbfd::{ReflectorThread, SbfdPeers};
+use crate::sbi::NetworkFunctions;
 use crate::ue_memory::UeMemory;
 use crate::veil::VeiledUes;
 
@@ -294,6 +295,10 @@ impl ControlLoop {
         let peer_amfs = PeerAmfs::open(&config.peer_amfs, control.amf.amf_id, now)?;
         let open = config.open.as_ref().filter(|_| serves_ues);
         let brokers = open.map(|open| Brokers::start(&config, open, console.clone())).transpose()?;
+        let sbi = config.sbi.as_ref().filter(|_| serves_ues);
+        let network_functions = sbi
+            .map(|sbi| NetworkFunctions::start(&config, sbi, console.clone(), subscription))
+            .transpose()?;
         let foresight = if serves_ues { Foresight::open(&config, now)? } else { None };
         let veil = config.veil.as_ref().filter(|_| serves_ues);
         let veil = veil.map(|veil| VeiledUes::start(&config, veil, console.clone())).transpose()?;
@@ -322,6 +327,7 @@ impl ControlLoop {
             upfs: Upfs { local: around.upf, local_id, n4: around.smf_n4, answers: Vec::new() },
             peer_amfs,
             brokers,
+            network_functions,
             stored_ues,
             foresight,
             veil,

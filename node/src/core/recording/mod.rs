@@ -146,6 +146,8 @@ impl RecordedInput {
             | Input::Move(..)
             | Input::PeerAmf(..)
             | Input::Broker(..)
+            | Input::Udm(..)
+            | Input::DeregisteredByUdm(_)
             | Input::Predicted(..) => return None,
         })
     }

@@ -307,6 +307,12 @@ metrics! {
         CtaReplicaWaiting "whimbrel_cta_replica_waiting" Gauge None Part [] "" "Inputs whose outputs wait until the CTA replica has confirmed them.";
         CtaReplicaRestarts "whimbrel_cta_replica_restarts_total" Counter None Console [] "" "Times that this CTA replica could not follow the primary and requested a new copy; the log has the reason.";
     }
+    "Service-based interfaces" {
+        SbiRequests "whimbrel_sbi_requests_total" Counter None Part [] "" "Requests of UEs for network functions of other vendors.";
+        SbiAnswers "whimbrel_sbi_responses_total" Counter None Part [] "" "HTTP responses of network functions of other vendors.";
+        SbiCallbacks "whimbrel_sbi_callbacks_total" Counter None Part [] "" "Notifications of network functions of other vendors.";
+        SbiFaults "whimbrel_sbi_faults_total" Counter None Part ["reason"] "" "Requests that a network function of another vendor did not answer, or not as it should.";
+    }
     "Brokers" {
         BrokerQuestions "whimbrel_broker_questions_total" Counter None Part [] "" "Requests sent to brokers.";
         BrokerAnswers "whimbrel_broker_answers_total" Counter None Part [] "" "Answers of brokers.";

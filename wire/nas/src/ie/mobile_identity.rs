@@ -268,6 +268,14 @@ impl Suci {
         Some(Self::Imsi { plmn, routing_indicator, output })
     }
 
+    /// The home network's key under which it is concealed; 0 for none.
+    pub fn key_id(&self) -> u8 {
+        match self {
+            Self::Imsi { output: SchemeOutput::Concealed { key_id, .. }, .. } => *key_id,
+            _ => 0,
+        }
+    }
+
     /// The SUPI, where it is not concealed and is an IMSI.
     pub fn plain_supi(&self) -> Option<Supi> {
         match self {

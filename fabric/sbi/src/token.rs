@@ -1,0 +1,247 @@
+//! Access tokens of consumers, as a producer checks them: JWS (RFC 7515) of an NRF, TS 33.501 §13.4.1.1.2, TS 29.510 §6.3.5.2.4.
+
+use core::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hyper::HeaderMap;
+use hyper::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA512, UnparsedPublicKey,
+    VerificationAlgorithm,
+};
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, SubjectPublicKeyInfoDer};
+use whimbrel_sbi_types::common::{DateTime, NfInstanceId};
+use whimbrel_sbi_types::nnrf::{AccessTokenClaims, Audience, NfType, ServiceName};
+
+use crate::message::SbiResponse;
+use crate::problem::of_status;
+
+/// Longest token that is looked at, in octets: as the type of tokens has it.
+const TOKEN_OCTETS_MAX: usize = 4096;
+/// Difference of the clocks of NRF and producer.
+const CLOCK_SKEW_S: i64 = 5;
+
+/// Why a token is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenError {
+    /// The request has no token.
+    Missing,
+    /// The token is no JWS with claims of TS 29.510.
+    Malformed,
+    /// The signature's algorithm is none of those whose keys are configured.
+    Algorithm,
+    /// No configured key made the signature.
+    Signature,
+    /// The token has expired.
+    Expired,
+    /// The token is for other producers.
+    Audience,
+    /// The token does not cover the service.
+    Scope,
+}
+
+impl fmt::Display for TokenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Missing => "the request has no access token",
+            Self::Malformed => "the access token is no JWS with the claims of TS 29.510",
+            Self::Algorithm => "the access token is signed by an algorithm for which no key is configured",
+            Self::Signature => "no configured key of an NRF made the signature of the access token",
+            Self::Expired => "the access token has expired",
+            Self::Audience => "the access token is for other producers",
+            Self::Scope => "the access token does not cover this service",
+        })
+    }
+}
+
+impl core::error::Error for TokenError {}
+
+impl From<TokenError> for SbiResponse {
+    /// 401, or 403 for a token that does not cover the service, with the challenge of RFC 6750 §3.
+    fn from(e: TokenError) -> Self {
+        let (status, challenge) = match e {
+            TokenError::Missing => (401, "Bearer"),
+            TokenError::Scope => (403, "Bearer error=\"insufficient_scope\""),
+            _ => (401, "Bearer error=\"invalid_token\""),
+        };
+        let refusal = of_status(status, None, &e.to_string());
+        refusal.header(WWW_AUTHENTICATE, HeaderValue::from_static(challenge))
+    }
+}
+
+/// Kind of an NRF's public key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KeyKind {
+    Rsa,
+    P256,
+}
+
+struct PublicKey {
+    kind: KeyKind,
+    octets: Vec<u8>,
+}
+
+/// The check of tokens for one producer.
+pub struct TokenVerifier {
+    keys: Vec<PublicKey>,
+    own_type: NfType,
+    own_instance: NfInstanceId,
+    /// Tokens without an audience are accepted: free5GC's NRF leaves it empty.
+    accepts_missing_audience: bool,
+}
+
+impl fmt::Debug for TokenVerifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TokenVerifier({} keys)", self.keys.len())
+    }
+}
+
+impl TokenVerifier {
+    /// With the certificates or public keys of NRFs, as PEM. Errors: one sentence.
+    pub fn new(pem: &[u8], own_type: NfType, own_instance: NfInstanceId) -> Result<Self, String> {
+        let mut keys = Vec::new();
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            let certificate = certificate.map_err(|e| format!("a certificate is not in PEM: {e}"))?;
+            let certificate = webpki::EndEntityCert::try_from(&certificate)
+                .map_err(|e| format!("a certificate of the NRF cannot be read: {e:?}"))?;
+            keys.push(public_key(&certificate.subject_public_key_info())?);
+        }
+        for key in SubjectPublicKeyInfoDer::pem_slice_iter(pem) {
+            keys.push(public_key(&key.map_err(|e| format!("a public key is not in PEM: {e}"))?)?);
+        }
+        match keys.is_empty() {
+            true => Err("there is no certificate and no public key of an NRF in PEM".into()),
+            false => Ok(Self { keys, own_type, own_instance, accepts_missing_audience: false }),
+        }
+    }
+
+    /// The same, which also accepts tokens without an audience.
+    pub fn accepting_missing_audience(self) -> Self {
+        Self { accepts_missing_audience: true, ..self }
+    }
+
+    /// Checks the token of a request for a service: signature, expiry, audience and scope.
+    pub fn check(
+        &self,
+        headers: &HeaderMap,
+        service: &ServiceName,
+        now: DateTime,
+    ) -> Result<AccessTokenClaims, TokenError> {
+        let value = headers.get(AUTHORIZATION).ok_or(TokenError::Missing)?;
+        let value = value.to_str().map_err(|_| TokenError::Malformed)?;
+        let (scheme, token) = value.split_once(' ').ok_or(TokenError::Malformed)?;
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return Err(TokenError::Missing);
+        }
+        self.check_token(token.trim(), service, now)
+    }
+
+    fn check_token(
+        &self,
+        token: &str,
+        service: &ServiceName,
+        now: DateTime,
+    ) -> Result<AccessTokenClaims, TokenError> {
+        if token.len() > TOKEN_OCTETS_MAX {
+            return Err(TokenError::Malformed);
+        }
+        let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Malformed)?;
+        let (header, claims) = signed.split_once('.').ok_or(TokenError::Malformed)?;
+        let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| TokenError::Malformed);
+        #[derive(serde::Deserialize)]
+        struct JoseHeader {
+            alg: String,
+            crit: Option<serde::de::IgnoredAny>,
+        }
+        let header: JoseHeader =
+            serde_json::from_slice(&decode(header)?).map_err(|_| TokenError::Malformed)?;
+        // RFC 7515 §4.1.11: an extension that must be understood is none of ours.
+        if header.crit.is_some() {
+            return Err(TokenError::Malformed);
+        }
+        let (kind, algorithm): (KeyKind, &'static dyn VerificationAlgorithm) = match header.alg.as_str() {
+            "RS256" => (KeyKind::Rsa, &RSA_PKCS1_2048_8192_SHA256),
+            "RS512" => (KeyKind::Rsa, &RSA_PKCS1_2048_8192_SHA512),
+            "ES256" => (KeyKind::P256, &ECDSA_P256_SHA256_FIXED),
+            _ => return Err(TokenError::Algorithm),
+        };
+        let signature = decode(signature)?;
+        let mut keys = self.keys.iter().filter(|key| key.kind == kind).peekable();
+        if keys.peek().is_none() {
+            return Err(TokenError::Algorithm);
+        }
+        let is_signed = |key: &PublicKey| {
+            UnparsedPublicKey::new(algorithm, &key.octets).verify(signed.as_bytes(), &signature).is_ok()
+        };
+        if !keys.any(is_signed) {
+            return Err(TokenError::Signature);
+        }
+        let claims: AccessTokenClaims =
+            whimbrel_sbi_types::from_slice(&decode(claims)?).map_err(|_| TokenError::Malformed)?;
+        let expires_ms =
+            i64::try_from(claims.exp).unwrap_or(i64::MAX).saturating_add(CLOCK_SKEW_S).saturating_mul(1000);
+        if now.unix_ms() > expires_ms {
+            return Err(TokenError::Expired);
+        }
+        let is_own = match &claims.aud {
+            None => self.accepts_missing_audience,
+            Some(Audience::Type(nf_type)) if nf_type.as_str().is_empty() => self.accepts_missing_audience,
+            Some(Audience::Type(nf_type)) => *nf_type == self.own_type,
+            Some(Audience::Instance(instance)) => *instance == self.own_instance,
+            Some(Audience::Instances(instances)) => instances.contains(&self.own_instance),
+        };
+        if !is_own {
+            return Err(TokenError::Audience);
+        }
+        match claims.scope.as_str().split(' ').any(|scope| scope == service.as_str()) {
+            true => Ok(claims),
+            false => Err(TokenError::Scope),
+        }
+    }
+}
+
+/// The key of a SubjectPublicKeyInfo (RFC 5280 §4.1): RSA, or ECDSA on P-256.
+fn public_key(info: &[u8]) -> Result<PublicKey, String> {
+    /// rsaEncryption (RFC 8017 §C).
+    const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
+    /// id-ecPublicKey (RFC 5480 §2.1.1).
+    const EC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
+    /// secp256r1 (RFC 5480 §2.1.1.1).
+    const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
+    let parse = || {
+        let (fields, _) = der(info, SEQUENCE)?;
+        let (algorithm, rest) = der(fields, SEQUENCE)?;
+        let (identifier, parameters) = der(algorithm, OBJECT_IDENTIFIER)?;
+        let (bits, _) = der(rest, BIT_STRING)?;
+        let (0, key) = bits.split_first()? else { return None };
+        let kind = match identifier {
+            RSA => KeyKind::Rsa,
+            EC if der(parameters, OBJECT_IDENTIFIER)?.0 == P256 => KeyKind::P256,
+            _ => return None,
+        };
+        Some(PublicKey { kind, octets: key.to_vec() })
+    };
+    parse().ok_or_else(|| "the public key of an NRF is neither RSA nor ECDSA on P-256".into())
+}
+
+const SEQUENCE: u8 = 0x30;
+const OBJECT_IDENTIFIER: u8 = 0x06;
+const BIT_STRING: u8 = 0x03;
+
+/// The contents of a DER value with this tag, and what follows it.
+fn der(octets: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    let (found, rest) = octets.split_first()?;
+    if *found != tag {
+        return None;
+    }
+    let (first, rest) = rest.split_first()?;
+    let (length, rest) = match first {
+        0..=0x7f => (usize::from(*first), rest),
+        0x81 => (usize::from(*rest.first()?), rest.get(1..)?),
+        0x82 => (usize::from(u16::from_be_bytes(*rest.first_chunk()?)), rest.get(2..)?),
+        _ => return None,
+    };
+    rest.split_at_checked(length)
+}

@@ -1,0 +1,232 @@
+//! Service-based interfaces: network functions of other vendors, and where they reach this core (TS 23.501 §7.2, TS 29.500).
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use whimbrel_control::config::UdmFunction;
+
+use super::Config;
+use super::section::{Pass, Section};
+use super::value::{Value, words};
+
+/// The service-based interfaces of this core.
+#[derive(Clone, Debug)]
+pub struct Sbi {
+    /// Where other functions reach this core.
+    pub address: SocketAddr,
+    /// The NRF at which this core registers, and which it asks for other functions.
+    pub nrf: Option<ApiRoot>,
+    /// Requests carry access tokens of the NRF.
+    pub access_tokens: bool,
+    /// Where requests to the UDM go.
+    pub udm: UdmSource,
+    /// Services that this core offers to other functions.
+    pub offer: Vec<OfferedService>,
+    /// How long another function may take for an answer.
+    pub answer_within: Duration,
+    pub tls: SbiTls,
+}
+
+/// Certificates of TLS.
+#[derive(Clone, Debug, Default)]
+pub struct SbiTls {
+    pub certificate: Option<PathBuf>,
+    pub key: Option<PathBuf>,
+    /// Authorities whose certificates other functions have to show.
+    pub authorities: Option<PathBuf>,
+}
+
+/// The API root of a function: scheme and authority (TS 29.501 §4.4.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiRoot {
+    pub tls: bool,
+    /// Host and port.
+    pub authority: String,
+}
+
+impl ApiRoot {
+    /// The root as the beginning of a URI, without a slash at its end.
+    pub fn uri(&self) -> String {
+        format!("{}://{}", if self.tls { "https" } else { "http" }, self.authority)
+    }
+}
+
+impl Value for ApiRoot {
+    fn read(text: &str) -> Result<Self, String> {
+        let wanted = || "an API root such as http://192.0.2.7:7777 or https://nrf.example:443".to_owned();
+        let (scheme, rest) = text.trim().split_once("://").ok_or_else(wanted)?;
+        let tls = match scheme {
+            "http" => false,
+            "https" => true,
+            _ => return Err(wanted()),
+        };
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+        if rest.is_empty() || rest.len() > 260 || !rest.chars().all(plain) {
+            return Err(wanted());
+        }
+        let has_port = rest.rsplit_once(':').is_some_and(|(host, port)| {
+            !host.is_empty() && port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']'))
+        });
+        let authority = match (has_port, tls) {
+            (true, _) => rest.to_owned(),
+            (false, true) => format!("{rest}:443"),
+            (false, false) => format!("{rest}:80"),
+        };
+        Ok(Self { tls, authority })
+    }
+
+    fn show(&self) -> String {
+        self.uri()
+    }
+}
+
+/// Where requests to the UDM go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum UdmSource {
+    /// To the subscriber store of this core.
+    #[default]
+    Embedded,
+    /// To a UDM that the NRF names.
+    Nrf,
+    /// To the UDM at this API root.
+    At(ApiRoot),
+}
+
+impl Value for UdmSource {
+    fn read(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            "embedded" => Ok(Self::Embedded),
+            "nrf" => Ok(Self::Nrf),
+            other => ApiRoot::read(other)
+                .map(Self::At)
+                .map_err(|_| "embedded, nrf, or the API root of a UDM such as http://192.0.2.7:7777".into()),
+        }
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Embedded => "embedded".into(),
+            Self::Nrf => "nrf".into(),
+            Self::At(root) => root.show(),
+        }
+    }
+}
+
+/// A function of this core that others may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OfferedService {
+    /// The UDM: Nudm_UEAuthentication, Nudm_UECM, Nudm_SDM.
+    Udm,
+    /// The AUSF: Nausf_UEAuthentication.
+    Ausf,
+}
+
+words! { OfferedService {
+    OfferedService::Udm = "udm",
+    OfferedService::Ausf = "ausf",
+} }
+
+/// Half of the guard of a UE's request, so that one that is lost is repeated within it.
+const ANSWER_WITHIN: Duration = Duration::from_millis(2_400);
+
+pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Sbi> {
+    let doc = "Service-based interfaces to network functions of other vendors (docs/sbi.md). Served if `address` is given.";
+    root.section("sbi", doc, |s| {
+        let address = s.optional::<SocketAddr>(
+            "address",
+            "192.0.2.1:7777",
+            "Address and TCP port at which other functions reach this core (HTTP/2): with callbacks, and with requests to its services.",
+        );
+        let nrf = s.optional::<ApiRoot>(
+            "nrf",
+            "http://192.0.2.7:7777",
+            "The NRF, at which this core registers and which it asks for other functions (TS 29.510).",
+        );
+        let access_tokens = s.value(
+            "access_tokens",
+            false,
+            "Requests to functions that the NRF names carry access tokens of the NRF (OAuth 2.0, TS 33.501 §13.4.1).",
+        );
+        let udm = s.value(
+            "udm",
+            UdmSource::Embedded,
+            "Where requests to the UDM go: `embedded` (the subscribers of this core), `nrf` (a UDM that the NRF names), or a UDM's API root.",
+        );
+        let offer = s.list::<OfferedService>(
+            "offer",
+            vec![],
+            "Services of this core for the functions of other vendors, over its subscribers: `udm` (TS 29.503), `ausf` (TS 29.509).",
+        );
+        let answer_within = s.value(
+            "answer_within",
+            ANSWER_WITHIN,
+            "How long another function may take. A UE's request is repeated once, after half of `timers.guard`.",
+        );
+        let doc = "TLS of these interfaces, for roots with https. Without a certificate this core is reached in clear.";
+        let tls = s.section("tls", doc, |s| SbiTls {
+            certificate: s.optional("certificate", "/etc/whimbrel/sbi.pem", "This core's certificate chain (PEM)."),
+            key: s.optional("key", "/etc/whimbrel/sbi.key", "Its private key (PEM)."),
+            authorities: s.optional(
+                "authorities",
+                "/etc/whimbrel/sbi-ca.pem",
+                "Authorities of other functions' certificates (PEM). With `certificate`, functions that connect must show one of theirs.",
+            ),
+        });
+        let Some(address) = address else {
+            if nrf.is_some() || udm != UdmSource::Embedded || !offer.is_empty() {
+                s.refuse("address", "other functions could not notify this core", "write the address and port at which they reach it");
+            }
+            return None;
+        };
+        Some(Sbi { address, nrf, access_tokens, udm, offer, answer_within, tls })
+    })
+}
+
+impl Sbi {
+    pub(super) fn udm_function(&self) -> UdmFunction {
+        match self.udm {
+            UdmSource::Embedded => UdmFunction::Embedded,
+            UdmSource::Nrf | UdmSource::At(_) => UdmFunction::Remote,
+        }
+    }
+}
+
+/// Reports contradictions between the keys.
+pub(super) fn check(config: &Config, pass: &mut Pass) {
+    let Some(sbi) = &config.sbi else { return };
+    if sbi.udm == UdmSource::Nrf && sbi.nrf.is_none() {
+        pass.refuse(
+            "sbi.udm",
+            "no NRF is named that could tell where the UDM is",
+            "write `sbi.nrf`, or the API root of the UDM",
+        );
+    }
+    if sbi.tls.certificate.is_some() != sbi.tls.key.is_some() {
+        pass.refuse("sbi.tls.key", "certificate and key belong together", "name both files, or neither");
+    }
+    if sbi.address.ip().is_unspecified() {
+        pass.refuse(
+            "sbi.address",
+            "other functions cannot be told an unspecified address for their callbacks",
+            "write the address at which they reach this host",
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_api_root_is_a_scheme_and_an_authority() {
+        let root = |text: &str| ApiRoot::read(text).map(|r| r.uri());
+        assert_eq!(root("http://192.0.2.7:7777/").as_deref(), Ok("http://192.0.2.7:7777"));
+        assert_eq!(root("https://nrf.example").as_deref(), Ok("https://nrf.example:443"));
+        assert_eq!(root("http://[2001:db8::1]:80").as_deref(), Ok("http://[2001:db8::1]:80"));
+        for wrong in ["192.0.2.7:7777", "ftp://a:1", "http://", "http://a/b", "http://a b", "http://u@h:1"] {
+            assert!(root(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! The core's edge towards network functions of other vendors (TS 23.501 §7.2): a thread of its own has the HTTP/2 connections. What the
+//! machines of UEs ask leaves here, and answers and callbacks come back as inputs of the CTA.
+
+#![allow(clippy::result_large_err, reason = "a refusal is a response, and is made once for a request")]
+
+mod callbacks;
+mod identity;
+mod offered;
+mod peer;
+#[cfg(test)]
+mod recorded_tests;
+mod registration;
+mod subscription;
+mod udm;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use tokio::sync::{Mutex, mpsc as queue};
+use tracing::{info, warn};
+use whimbrel_control::udm::{NfType, ServiceFault, UdmAnswer, UdmError, UdmRequest};
+use whimbrel_control::{Event, OutputId, Procedure, UeEvent, UeId};
+use whimbrel_ids::{Guami, Supi};
+use whimbrel_resilience::UdmQuery;
+use whimbrel_sbi::nrf::NrfClient;
+use whimbrel_sbi::{ReceivedRequest, SbiResponse, SbiServer, ServerSettings};
+use whimbrel_sbi_types::common::NfInstanceId;
+
+use self::offered::OfferedServices;
+pub use self::offered::SubscriptionForm;
+use self::peer::{Peer, PeerSource};
+use self::udm::{Consumer, Udm};
+use crate::config::Config;
+use crate::config::sbi::{Sbi, UdmSource};
+use crate::observation::{Console, Metric, MetricSample};
+
+/// Requests under way: two seconds of the busiest core's registrations. Further ones are answered with [`ServiceFault::Busy`].
+const UNDER_WAY_MAX: usize = 4_096;
+
+/// A later input of the CTA.
+pub enum SbiInput {
+    /// The UDM's answer to a request, with the request.
+    Answer(UeId, OutputId, Box<(UdmRequest, UdmAnswer)>),
+    /// The UDM has deregistered a subscriber from this AMF.
+    Deregistered(Supi),
+    /// The UDM has changed a subscription.
+    SubscriptionChanged(Supi),
+}
+
+/// The remote network functions, as the control thread sees them.
+pub struct NetworkFunctions {
+    sender: Option<queue::UnboundedSender<ThreadInput>>,
+    inputs: mpsc::Receiver<SbiInput>,
+    /// Answered without a request to the UDM.
+    refused: Vec<SbiInput>,
+    /// Services are offered to others.
+    offers: bool,
+    console: Arc<Console>,
+    counts: Arc<Counts>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+/// Input of the thread of the interfaces, from the control thread.
+enum ThreadInput {
+    Query(UdmQuery),
+    /// A subscriber has registered at the AMF of this core.
+    RegisteredHere(Supi),
+    /// Subscribers have changed in the store; all of them with `None`.
+    SubscribersChanged(Option<Vec<Supi>>),
+}
+
+/// Figures of the interfaces.
+#[derive(Default)]
+pub(super) struct Counts {
+    asked: AtomicU64,
+    answered: AtomicU64,
+    callbacks: AtomicU64,
+    under_way: AtomicUsize,
+    faults: std::sync::Mutex<BTreeMap<&'static str, u64>>,
+}
+
+impl NetworkFunctions {
+    /// Starts the thread. Errors: one sentence.
+    ///
+    /// `form` gives the control plane's form of a subscription in the store.
+    pub fn start(
+        config: &Config,
+        sbi: &Sbi,
+        console: Arc<Console>,
+        form: SubscriptionForm,
+    ) -> Result<Self, String> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|e| format!("the service-based interfaces cannot be served: {e}"))?;
+        let counts = Arc::new(Counts::default());
+        let (input, inputs) = mpsc::channel();
+        let (sender, queries) = queue::unbounded_channel();
+        let consumer = consumer(config, sbi);
+        let edge = {
+            let _entered = runtime.enter();
+            Edge::new(config, sbi, consumer, console.clone(), counts.clone(), input, form)?
+        };
+        let listener = std::net::TcpListener::bind(sbi.address)
+            .map_err(|e| format!("`sbi.address`: {} cannot be listened on: {e}", sbi.address))?;
+        let settings = peer::server_settings(sbi)?;
+        let thread = std::thread::Builder::new()
+            .name("sbi".into())
+            .spawn(move || {
+                runtime.block_on(edge.run(listener, settings, queries));
+                // A connection that hangs must not keep the core from stopping.
+                runtime.shutdown_background();
+            })
+            .map_err(|e| format!("the thread of the service-based interfaces cannot start: {e}"))?;
+        Ok(Self {
+            sender: Some(sender),
+            inputs,
+            refused: Vec::new(),
+            offers: !sbi.offer.is_empty(),
+            console,
+            counts,
+            thread: Some(thread),
+        })
+    }
+
+    /// Passes a request on.
+    pub fn ask(&mut self, query: UdmQuery) {
+        self.counts.asked.fetch_add(1, Ordering::Relaxed);
+        let room = self.counts.under_way.load(Ordering::Relaxed) < UNDER_WAY_MAX;
+        if room && let Some(sender) = &self.sender {
+            self.counts.under_way.fetch_add(1, Ordering::Relaxed);
+            if sender.send(ThreadInput::Query(query.clone())).is_ok() {
+                return;
+            }
+        }
+        let UdmQuery { ue, to, request } = query;
+        let answer = failed(&request, ServiceFault::Busy);
+        self.refused.push(SbiInput::Answer(ue, to, Box::new((request, answer))));
+        // The answer is taken in the next turn, which begins at once.
+        self.console.commands.wake();
+    }
+
+    /// A UE has registered here: an AMF that uses the UDM of this core and had it before deletes it.
+    pub fn event(&self, event: &UeEvent) {
+        if let Event::Completed { procedure: Procedure::Registration, subject, .. } = &event.event
+            && let Some(supi) = subject.supi
+        {
+            self.pass(ThreadInput::RegisteredHere(supi));
+        }
+    }
+
+    /// Subscribers have changed in the store; all of them with `None`.
+    pub fn subscribers_changed(&self, subscribers: Option<&[Supi]>) {
+        self.pass(ThreadInput::SubscribersChanged(subscribers.map(<[Supi]>::to_vec)));
+    }
+
+    fn pass(&self, input: ThreadInput) {
+        if let Some(sender) = self.sender.as_ref().filter(|_| self.offers) {
+            // The thread ends after this.
+            let _ = sender.send(input);
+        }
+    }
+
+    /// The inputs since the last turn.
+    pub fn turn(&mut self) -> Vec<SbiInput> {
+        let mut inputs = std::mem::take(&mut self.refused);
+        inputs.extend(self.inputs.try_iter());
+        inputs
+    }
+
+    /// Samples for the endpoint /metrics.
+    pub fn samples(&self) -> Vec<MetricSample> {
+        let one = |metric, value| MetricSample { metric, label: None, value };
+        let load = |c: &AtomicU64| c.load(Ordering::Relaxed);
+        let mut samples = vec![
+            one(Metric::SbiRequests, load(&self.counts.asked)),
+            one(Metric::SbiAnswers, load(&self.counts.answered)),
+            one(Metric::SbiCallbacks, load(&self.counts.callbacks)),
+        ];
+        let faults = self.counts.faults.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        samples.extend(faults.iter().map(|(reason, count)| MetricSample {
+            metric: Metric::SbiFaults,
+            label: Some((*reason).into()),
+            value: *count,
+        }));
+        samples
+    }
+}
+
+impl Drop for NetworkFunctions {
+    fn drop(&mut self) {
+        // The thread ends when no sender is left.
+        self.sender = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// State of the thread of the interfaces.
+struct Edge {
+    udm: Option<Udm>,
+    offered: Option<OfferedServices>,
+    /// This core's functions at the NRF.
+    registered: Vec<NrfClient>,
+    input: mpsc::Sender<SbiInput>,
+    console: Arc<Console>,
+    counts: Arc<Counts>,
+}
+
+impl Edge {
+    fn new(
+        config: &Config,
+        sbi: &Sbi,
+        consumer: Consumer,
+        console: Arc<Console>,
+        counts: Arc<Counts>,
+        input: mpsc::Sender<SbiInput>,
+        form: SubscriptionForm,
+    ) -> Result<Self, String> {
+        let client = peer::client(sbi)?;
+        let registered = registration::register(config, sbi, &consumer, &client)?;
+        let udm = match &sbi.udm {
+            UdmSource::Embedded => None,
+            UdmSource::At(root) => Some(PeerSource::At(root.clone())),
+            // Without an NRF the configuration is refused.
+            UdmSource::Nrf => registered.first().map(|nrf| PeerSource::Nrf {
+                nrf: nrf.clone(),
+                target: whimbrel_sbi_types::nnrf::NfType::Udm,
+                uses_tokens: sbi.access_tokens,
+            }),
+        };
+        let offered = (!sbi.offer.is_empty()).then(|| {
+            let store = crate::subscribers::open(&config.store)?;
+            let own = vec![sbi.address, config.api.address];
+            Ok::<_, String>(OfferedServices::new(
+                sbi.offer.clone(),
+                config.amf.plmn,
+                consumer.root.clone(),
+                own,
+                (store, form),
+                console.clone(),
+                client.clone(),
+            ))
+        });
+        let offered = offered.transpose()?;
+        let udm = udm.map(|source| {
+            let peer =
+                Peer::new(NfType::Udm, source, client, sbi.answer_within, console.clone(), counts.clone());
+            info!("subscribers are those of the UDM {}", peer.root_text());
+            Udm::new(peer, consumer)
+        });
+        Ok(Self { udm, offered, registered, input, console, counts })
+    }
+
+    /// Serves callbacks and requests until no sender is left.
+    async fn run(
+        self,
+        listener: std::net::TcpListener,
+        settings: ServerSettings,
+        mut inputs: queue::UnboundedReceiver<ThreadInput>,
+    ) {
+        let edge = Arc::new(self);
+        let served = edge.clone();
+        let server = SbiServer::start(listener, settings, move |request| {
+            let edge = served.clone();
+            async move { edge.serve(&request).await }
+        });
+        let _server = server.map_err(|e| warn!("other network functions cannot reach this core: {e}"));
+        // The requests of one UE go one after the other: a UDM may want to know of the authentication before it registers the AMF.
+        let mut lanes: BTreeMap<UeId, Arc<Mutex<()>>> = BTreeMap::new();
+        while let Some(input) = inputs.recv().await {
+            let query = match (input, &edge.offered) {
+                (ThreadInput::Query(query), _) => query,
+                (ThreadInput::RegisteredHere(supi), Some(offered)) => {
+                    offered.registered_here(supi);
+                    continue;
+                }
+                (ThreadInput::SubscribersChanged(subscribers), Some(offered)) => {
+                    offered.changed(subscribers.as_deref());
+                    continue;
+                }
+                (ThreadInput::RegisteredHere(_) | ThreadInput::SubscribersChanged(_), None) => continue,
+            };
+            if lanes.len() >= 2 * UNDER_WAY_MAX {
+                lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
+            }
+            let lane = lanes.entry(query.ue).or_default().clone();
+            let edge = edge.clone();
+            tokio::spawn(async move {
+                let _turn = lane.lock().await;
+                edge.answer(query).await;
+            });
+        }
+        registration::deregister(&edge.registered).await;
+    }
+
+    /// Answers a request of another function: to a service that is offered, or a callback.
+    async fn serve(&self, request: &ReceivedRequest) -> SbiResponse {
+        if let Some(offered) = &self.offered
+            && let Some(response) = offered.serve(request).await
+        {
+            return response;
+        }
+        self.callback(request).await
+    }
+
+    async fn answer(&self, UdmQuery { ue, to, request }: UdmQuery) {
+        let answer = match &self.udm {
+            Some(udm) => udm.answer(&request).await,
+            None => failed(&request, ServiceFault::NoInstance),
+        };
+        self.counts.under_way.fetch_sub(1, Ordering::Relaxed);
+        if self.input.send(SbiInput::Answer(ue, to, Box::new((request, answer)))).is_ok() {
+            self.console.commands.wake();
+        }
+    }
+}
+
+/// This core's functions as others know them. Their identities are the same after a restart.
+fn consumer(config: &Config, sbi: &Sbi) -> Consumer {
+    let guami = Guami { plmn: config.amf.plmn, amf_id: config.amf.amf_id };
+    let instance = |function: &str| {
+        let name = format!("whimbrel {function} {} {:?} {}", guami.plmn, guami.amf_id, sbi.address);
+        NfInstanceId::new(&uuid_of(&name)).expect("a UUID")
+    };
+    let scheme = if sbi.tls.certificate.is_some() { "https" } else { "http" };
+    Consumer {
+        plmn: config.amf.plmn,
+        guami,
+        amf: instance("AMF"),
+        smf: instance("SMF"),
+        ausf: instance("AUSF"),
+        udm: instance("UDM"),
+        ims_vops: config.amf.ims_vops,
+        callback_root: format!("{scheme}://{}{}", sbi.address, callbacks::PATH),
+        root: format!("{scheme}://{}", sbi.address),
+    }
+}
+
+/// A UUID by the digest of a name (RFC 9562 §5.8).
+fn uuid_of(name: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, name.as_bytes());
+    let mut octets = [0; 16];
+    octets.iter_mut().zip(digest.as_ref()).for_each(|(to, from)| *to = *from);
+    octets[6] = octets[6] & 0x0f | 0x80;
+    octets[8] = octets[8] & 0x3f | 0x80;
+    let hex = |part: &[u8]| part.iter().map(|octet| format!("{octet:02x}")).collect::<String>();
+    let parts = [&octets[..4], &octets[4..6], &octets[6..8], &octets[8..10], &octets[10..]];
+    parts.map(hex).join("-")
+}
+
+/// The answer to a request that failed.
+fn failed(request: &UdmRequest, fault: ServiceFault) -> UdmAnswer {
+    let error = UdmError::Remote(fault);
+    match request {
+        UdmRequest::GenerateAuthData { .. } => UdmAnswer::AuthData(Err((error, None))),
+        UdmRequest::Register(_) | UdmRequest::Subscription(_) => UdmAnswer::Registered(Err(error)),
+        UdmRequest::Deregister(_) => UdmAnswer::Deregistered,
+        UdmRequest::EnterSlices(_)
+        | UdmRequest::RegisterGuest { .. }
+        | UdmRequest::ConfirmAuthentication { .. }
+        | UdmRequest::RegisterSession { .. }
+        | UdmRequest::DeregisterSession(..) => UdmAnswer::Noted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_identity_is_a_uuid_that_follows_from_the_name() {
+        let id = uuid_of("whimbrel AMF");
+        assert_eq!(id, uuid_of("whimbrel AMF"));
+        assert_ne!(id, uuid_of("whimbrel SMF"));
+        assert_eq!((&id[14..15], id.len()), ("8", 36));
+        assert!(NfInstanceId::new(&id).is_ok());
+    }
+}

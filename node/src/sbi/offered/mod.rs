@@ -1,0 +1,290 @@
+//! Services that this core offers to network functions of other vendors: its UDM (TS 29.503) and its AUSF (TS 29.509), over the subscribers
+//! of its store.
+
+mod ausf;
+mod context_management;
+mod data_management;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hyper::Uri;
+use hyper::header::{HeaderValue, USER_AGENT};
+use whimbrel_control::udm::{AuthData, Identity, Resynchronisation, Subscription, UdmError};
+use whimbrel_ids::{PlmnId, Supi};
+use whimbrel_sbi::headers;
+use whimbrel_sbi::message::JSON;
+use whimbrel_sbi::problem::{of_status, problem};
+use whimbrel_sbi::{ProtocolCause, ReceivedRequest, SbiClient, SbiRequest, SbiResponse};
+use whimbrel_sbi_types::nudm_ueau;
+use whimbrel_sbi_types::nudm_ueau::{
+    self as ueau, AuthEvent, AuthType, AuthenticationInfoRequest, AuthenticationInfoResult,
+    AuthenticationVector, Av5GHeAka, AvEapAkaPrime, AvType,
+};
+use whimbrel_security as security;
+use whimbrel_store::{Store, SubscriberStatus};
+
+use self::ausf::Ausf;
+use self::context_management::Registrations;
+use self::data_management::Subscriptions;
+use super::identity::identity_of;
+use crate::config::sbi::OfferedService;
+use crate::observation::{Console, ConsoleCommand};
+
+/// How long another function may take to answer a notification.
+const NOTIFIED_WITHIN: Duration = Duration::from_secs(5);
+
+/// The services that are offered, with their state.
+pub(super) struct OfferedServices {
+    services: Vec<OfferedService>,
+    plmn: PlmnId,
+    /// The root of this core's services, without a slash at its end.
+    root: String,
+    /// Own addresses, to which no notification is sent.
+    own: Vec<SocketAddr>,
+    store: Mutex<Store>,
+    form: SubscriptionForm,
+    console: Arc<Console>,
+    client: SbiClient,
+    ausf: Ausf,
+    registrations: Mutex<Registrations>,
+    subscriptions: Mutex<Subscriptions>,
+}
+
+/// Makes the control plane's form of a subscription in the store.
+pub type SubscriptionForm = fn(&whimbrel_store::Subscription) -> Subscription;
+
+/// The result of a service operation.
+type Served = Result<SbiResponse, SbiResponse>;
+
+impl OfferedServices {
+    pub(super) fn new(
+        services: Vec<OfferedService>,
+        plmn: PlmnId,
+        root: String,
+        own: Vec<SocketAddr>,
+        (store, form): (Store, SubscriptionForm),
+        console: Arc<Console>,
+        client: SbiClient,
+    ) -> Self {
+        Self {
+            services,
+            plmn,
+            root,
+            own,
+            store: Mutex::new(store),
+            form,
+            console,
+            client,
+            ausf: Ausf::default(),
+            registrations: Mutex::default(),
+            subscriptions: Mutex::default(),
+        }
+    }
+
+    /// Answers a request; `None` if its path is of no service that is offered.
+    pub(super) async fn serve(&self, request: &ReceivedRequest) -> Option<SbiResponse> {
+        let offers = |service| self.services.contains(&service);
+        let mut parts = request.uri.path().trim_start_matches('/').split('/');
+        let (api, version) = (parts.next()?, parts.next()?);
+        let rest: Vec<&str> = parts.collect();
+        let served = match (api, version) {
+            ("nausf-auth", "v1") if offers(OfferedService::Ausf) => self.authenticate(request, &rest).await,
+            ("nudm-ueau", "v1") if offers(OfferedService::Udm) => {
+                self.ue_authentication(request, &rest).await
+            }
+            ("nudm-uecm", "v1") if offers(OfferedService::Udm) => {
+                self.context_management(request, &rest).await
+            }
+            ("nudm-sdm", "v2") if offers(OfferedService::Udm) => self.data_management(request, &rest).await,
+            _ => return None,
+        };
+        Some(served.unwrap_or_else(|refusal| refusal))
+    }
+
+    /// Nudm_UEAuthentication (TS 29.503 §6.3.3).
+    async fn ue_authentication(&self, request: &ReceivedRequest, path: &[&str]) -> Served {
+        match (request.method.as_str(), path) {
+            ("POST", [subscriber, "security-information", "generate-auth-data"]) => {
+                let info: AuthenticationInfoRequest = request.read()?;
+                let identity = identity_of(subscriber).ok_or_else(user_not_found)?;
+                let token = info.resynchronization_info.as_ref();
+                let data = self.auth_data(identity, &info.serving_network_name, token).await?;
+                let (auth_type, vector) = match data.vector {
+                    whimbrel_control::udm::Vector::FiveGAka(av) => {
+                        let vector = Av5GHeAka {
+                            av_type: AvType::FiveGHeAka,
+                            rand: ueau::Rand(av.rand.0),
+                            xres_star: ueau::XresStar(*av.xres_star.octets()),
+                            autn: ueau::Autn(av.autn.0),
+                            kausf: ueau::Kausf(*av.k_ausf.octets()),
+                        };
+                        (AuthType::FiveGAka, AuthenticationVector::FiveGHeAka(vector))
+                    }
+                    whimbrel_control::udm::Vector::EapAkaPrime(av, _) => {
+                        let xres = ueau::Xres::new(av.xres.octets());
+                        let vector = AvEapAkaPrime {
+                            av_type: AvType::EapAkaPrime,
+                            rand: ueau::Rand(av.rand.0),
+                            xres: xres.ok_or_else(system_failure)?,
+                            autn: ueau::Autn(av.autn.0),
+                            ck_prime: ueau::CkPrime(*av.ck_prime.octets()),
+                            ik_prime: ueau::IkPrime(*av.ik_prime.octets()),
+                        };
+                        (AuthType::EapAkaPrime, AuthenticationVector::EapAkaPrime(vector))
+                    }
+                };
+                let result = AuthenticationInfoResult {
+                    auth_type,
+                    supported_features: None,
+                    authentication_vector: Some(vector),
+                    supi: Some(data.supi.into()),
+                    akma_ind: None,
+                    auth_aaa: None,
+                    routing_id: None,
+                };
+                Ok(SbiResponse::json(hyper::StatusCode::OK, &result))
+            }
+            ("POST", [subscriber, "auth-events"]) => {
+                let event: AuthEvent = request.read()?;
+                let supi = super::identity::supi_of(subscriber).ok_or_else(user_not_found)?;
+                self.subscription(supi)?;
+                let location = format!(
+                    "{}/nudm-ueau/v1/{subscriber}/auth-events/{}",
+                    self.root,
+                    event.time_stamp.unix_ms()
+                );
+                Ok(SbiResponse::created(&location, &event))
+            }
+            ("PUT" | "DELETE", [_, "auth-events", _]) => Ok(SbiResponse::no_content()),
+            _ => Err(no_such_resource()),
+        }
+    }
+
+    /// A vector for a subscriber. The serving network has to be this one.
+    async fn auth_data(
+        &self,
+        identity: Identity,
+        serving_network: &nudm_ueau::ServingNetworkName,
+        resynchronisation: Option<&nudm_ueau::ResynchronizationInfo>,
+    ) -> Result<AuthData, SbiResponse> {
+        if *serving_network != ueau::ServingNetworkName::of_plmn(self.plmn) {
+            let detail = format!("{serving_network} is not the network of this UDM");
+            return Err(of_status(403, Some("SERVING_NETWORK_NOT_AUTHORIZED"), &detail));
+        }
+        let token = resynchronisation.map(|token| Resynchronisation {
+            rand: security::Rand(token.rand.0),
+            auts: security::Auts(token.auts.0),
+        });
+        let asked =
+            self.console.commands.ask(|reply| ConsoleCommand::GenerateAuthData(identity, token, reply));
+        match asked.await {
+            Ok(Ok(data)) => Ok(data),
+            Ok(Err(error)) => Err(refusal_of(error)),
+            Err(e) => Err(problem(ProtocolCause::NfCongestion, &e.to_string())),
+        }
+    }
+
+    /// The subscription in the store.
+    fn subscription(&self, supi: Supi) -> Result<Subscription, SbiResponse> {
+        let mut store = self.store.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let record = store.get(supi).map_err(|e| {
+            tracing::error!("{e}");
+            system_failure()
+        })?;
+        match record {
+            Some(record) if record.status == SubscriberStatus::Enabled => {
+                Ok((self.form)(&record.subscription))
+            }
+            Some(_) => Err(of_status(403, Some("ACCESS_NOT_ALLOWED"), "the subscriber is barred")),
+            None => Err(user_not_found()),
+        }
+    }
+
+    /// The URI of a notification. It leads to the function that asks for it, or to another host that is not this one.
+    fn callback(&self, request: &ReceivedRequest, uri: &str) -> Result<Uri, SbiResponse> {
+        let refused = |why: &str| problem(ProtocolCause::MandatoryIeIncorrect, why);
+        let parsed: Uri = uri.parse().map_err(|_| refused("the callback is no URI"))?;
+        let host = parsed.host().ok_or_else(|| refused("the callback names no host"))?;
+        let port = parsed.port_u16().unwrap_or(if parsed.scheme_str() == Some("https") { 443 } else { 80 });
+        let Ok(address) = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>() else {
+            return Err(refused("the callback names its host by a name; an address is needed"));
+        };
+        let is_sender = request.peer.ip() == address;
+        let is_own = self.own.contains(&SocketAddr::new(address, port));
+        let inward = address.is_loopback() || address.is_unspecified() || address.is_multicast();
+        match is_own || inward && !is_sender {
+            true => Err(refused("the callback leads to this host")),
+            false => Ok(parsed),
+        }
+    }
+
+    /// Sends a notification; a failure is for the log alone. `what`: its name in TS 29.500 Annex B.
+    fn notify(&self, what: &'static str, api_version: u8, uri: Uri, body: Vec<u8>) {
+        let client = self.client.clone();
+        tokio::spawn(async move {
+            let to = uri.clone();
+            let mut request = SbiRequest::new(hyper::Method::POST, uri, NOTIFIED_WITHIN)
+                .body(JSON, body.into())
+                .header(USER_AGENT, HeaderValue::from_static("UDM"));
+            if let Some(value) = headers::callback(what, api_version) {
+                request = request.header(headers::CALLBACK, value);
+            }
+            match client.send(request).await {
+                Ok(response) if response.status.is_success() => {}
+                Ok(response) => tracing::debug!("{what} to {to}: HTTP status {}", response.status.as_u16()),
+                Err(e) => tracing::debug!("{what} to {to}: {e}"),
+            }
+        });
+    }
+}
+
+/// The refusal of an authentication (TS 29.503 §6.3.7.3).
+fn refusal_of(error: UdmError) -> SbiResponse {
+    match error {
+        UdmError::UserNotFound => user_not_found(),
+        UdmError::Barred => of_status(403, Some("AUTHENTICATION_REJECTED"), "the subscriber is barred"),
+        UdmError::UnknownHomeNetworkKey(id) => {
+            let detail = format!("home network key {id} is not configured");
+            of_status(403, Some("INVALID_HN_PUBLIC_KEY_IDENTIFIER"), &detail)
+        }
+        UdmError::OtherHomeNetwork(plmn) => {
+            of_status(404, Some("USER_NOT_FOUND"), &format!("the home network is {plmn}"))
+        }
+        UdmError::BadSchemeOutput => {
+            of_status(403, Some("INVALID_SCHEME_OUTPUT"), "the SUCI does not decrypt")
+        }
+        UdmError::BadAuts => {
+            of_status(403, Some("AUTHENTICATION_REJECTED"), "AUTS was made with another key")
+        }
+        UdmError::ServingNetworkNotAuthorized => of_status(403, Some("SERVING_NETWORK_NOT_AUTHORIZED"), ""),
+        UdmError::RoamingNotAllowed => of_status(403, Some("ROAMING_NOT_ALLOWED"), ""),
+        UdmError::Unavailable | UdmError::Remote(_) => system_failure(),
+    }
+}
+
+fn user_not_found() -> SbiResponse {
+    of_status(404, Some("USER_NOT_FOUND"), "there is no such subscriber")
+}
+
+fn system_failure() -> SbiResponse {
+    problem(ProtocolCause::SystemFailure, "the subscriber store failed")
+}
+
+fn no_such_resource() -> SbiResponse {
+    problem(ProtocolCause::ResourceUriStructureNotFound, "there is no such resource or method")
+}
+
+/// Sixteen unpredictable octets.
+fn random() -> [u8; 16] {
+    let mut octets = [0; 16];
+    // It fails on systems without a source of entropy alone, on which the core does not start.
+    let _ = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut octets);
+    octets
+}
+
+/// The name of a resource that nobody can guess.
+fn random_name() -> String {
+    random().iter().map(|octet| format!("{octet:02x}")).collect()
+}

@@ -1,0 +1,102 @@
+//! This core's functions at the NRF (TS 29.510 §5.2.2): the AMF, and the services that are offered.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use whimbrel_sbi::SbiClient;
+use whimbrel_sbi::nrf::{NrfClient, NrfSettings};
+use whimbrel_sbi_types::BoundedList;
+use whimbrel_sbi_types::common::{AmfRegionId, AmfSetId, ShortText, UriScheme};
+use whimbrel_sbi_types::nnrf::{
+    AmfInfo, IpEndPoint, NfProfile, NfService, NfServiceVersion, NfStatus, NfType, ServiceName,
+};
+
+use super::udm::Consumer;
+use crate::config::Config;
+use crate::config::sbi::{OfferedService, Sbi};
+
+/// How long the NRF may take to forget this core when it stops.
+const DEREGISTERED_WITHIN: Duration = Duration::from_secs(1);
+
+/// Registers the AMF, and each function whose services are offered. The first is the AMF. Within a tokio runtime. Errors: one sentence.
+pub(super) fn register(
+    config: &Config,
+    sbi: &Sbi,
+    consumer: &Consumer,
+    client: &SbiClient,
+) -> Result<Vec<NrfClient>, String> {
+    let Some(nrf) = &sbi.nrf else { return Ok(Vec::new()) };
+    let root: whimbrel_sbi::ApiRoot = nrf.uri().parse().map_err(|e| format!("`sbi.nrf`: {e}"))?;
+    let mut amf = NfProfile::new(consumer.amf.clone(), NfType::Amf, NfStatus::Registered);
+    amf.amf_info = amf_info(config, consumer);
+    let mut profiles = vec![amf];
+    for offered in &sbi.offer {
+        let (id, nf_type, services): (_, _, &[(ServiceName, &str)]) = match offered {
+            OfferedService::Udm => (
+                &consumer.udm,
+                NfType::Udm,
+                &[(ServiceName::NudmUeau, "v1"), (ServiceName::NudmUecm, "v1"), (ServiceName::NudmSdm, "v2")],
+            ),
+            OfferedService::Ausf => (&consumer.ausf, NfType::Ausf, &[(ServiceName::NausfAuth, "v1")]),
+        };
+        let mut profile = NfProfile::new(id.clone(), nf_type, NfStatus::Registered);
+        let services = services.iter().filter_map(|(name, version)| service(sbi, name, version)).collect();
+        profile.nf_services = BoundedList::new(services);
+        profiles.push(profile);
+    }
+    Ok(profiles
+        .into_iter()
+        .map(|mut profile| {
+            profile.plmn_list = BoundedList::new(vec![consumer.plmn.into()]);
+            match sbi.address.ip() {
+                IpAddr::V4(address) => profile.ipv4_addresses = BoundedList::new(vec![address]),
+                IpAddr::V6(address) => profile.ipv6_addresses = BoundedList::new(vec![address]),
+            }
+            let mut settings = NrfSettings::new(vec![root.clone()], profile);
+            settings.uses_tokens = sbi.access_tokens;
+            NrfClient::start(client.clone(), settings)
+        })
+        .collect())
+}
+
+/// Ends the registrations.
+pub(super) async fn deregister(registered: &[NrfClient]) {
+    for nrf in registered {
+        let _ = tokio::time::timeout(DEREGISTERED_WITHIN, nrf.deregister()).await;
+    }
+}
+
+fn amf_info(config: &Config, consumer: &Consumer) -> Option<AmfInfo> {
+    let guami = consumer.guami;
+    let [region, _, _] = guami.amf_id.octets();
+    let tais =
+        config.amf.tacs.iter().map(|tac| whimbrel_ids::Tai { plmn: guami.plmn, tac: *tac }.into()).collect();
+    Some(AmfInfo {
+        amf_set_id: AmfSetId::new(guami.amf_id.set())?,
+        amf_region_id: AmfRegionId([region]),
+        guami_list: BoundedList::new(vec![guami.into()])?,
+        tai_list: BoundedList::new(tais),
+        tai_range_list: None,
+        backup_info_amf_failure: None,
+        backup_info_amf_removal: None,
+        n2_interface_amf_info: None,
+    })
+}
+
+fn service(sbi: &Sbi, name: &ServiceName, version: &str) -> Option<NfService> {
+    let scheme = if sbi.tls.certificate.is_some() { UriScheme::Https } else { UriScheme::Http };
+    let mut service = NfService::new(ShortText::new(name.as_str()).ok()?, name.clone(), scheme);
+    service.versions = BoundedList::one(NfServiceVersion {
+        api_version_in_uri: ShortText::new(version).ok()?,
+        api_full_version: ShortText::new(&format!("{}.0.0", version.trim_start_matches('v'))).ok()?,
+        expiry: None,
+    });
+    let (ipv4_address, ipv6_address) = match sbi.address.ip() {
+        IpAddr::V4(address) => (Some(address), None),
+        IpAddr::V6(address) => (None, Some(address)),
+    };
+    let end_point =
+        IpEndPoint { ipv4_address, ipv6_address, transport: None, port: Some(sbi.address.port()) };
+    service.ip_end_points = BoundedList::new(vec![end_point]);
+    Some(service)
+}
