@@ -47,7 +47,7 @@ pub struct Config {
     pub open: Option<Open>,
     /// Veiled UEs, if they are served.
     pub veil: Option<VeilPolicy>,
-    /// Who answers requests to the UDM.
+    /// The UDM that answers requests about subscribers.
     pub udm: UdmFunction,
 }
 

@@ -83,11 +83,11 @@ fn a_remote_udm_learns_that_an_authentication_failed() {
     net.command(ue, UeCommand::Register);
     net.settle(SECOND * 8);
     assert_eq!(first_refusal(&net), Some(Refusal::WrongResponse));
-    let told = net.remote_udm().requests.iter().find_map(|r| match r {
+    let confirmed = net.remote_udm().requests.iter().find_map(|r| match r {
         UdmRequest::ConfirmAuthentication { supi, method, success } => Some((*supi, *method, *success)),
         _ => None,
     });
-    assert_eq!(told, Some((supi, AuthMethod::EapAkaPrime, false)));
+    assert_eq!(confirmed, Some((supi, AuthMethod::EapAkaPrime, false)));
 }
 
 #[test] // TS 29.524 §4.3.2; TS 24.501 Annex A

@@ -22,7 +22,7 @@ pub(super) fn deregister_session(ue: Ue, psi: PduSessionId) {
     }
 }
 
-/// The remote UDM's subscriber to whom a session belongs. Emergency sessions and those of brokers' users are not registered.
+/// The subscriber of the remote UDM whose session this is. Emergency sessions and those of brokers' users are not registered.
 fn subscriber(ue: Ue, psi: PduSessionId) -> Option<Supi> {
     if ue.config().udm == UdmFunction::Embedded {
         return None;

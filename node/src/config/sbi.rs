@@ -54,17 +54,17 @@ impl ApiRoot {
 
 impl Value for ApiRoot {
     fn read(text: &str) -> Result<Self, String> {
-        let wanted = || "an API root such as http://192.0.2.7:7777 or https://nrf.example:443".to_owned();
-        let (scheme, rest) = text.trim().split_once("://").ok_or_else(wanted)?;
+        let form = || "an API root such as http://192.0.2.7:7777 or https://nrf.example:443".to_owned();
+        let (scheme, rest) = text.trim().split_once("://").ok_or_else(form)?;
         let tls = match scheme {
             "http" => false,
             "https" => true,
-            _ => return Err(wanted()),
+            _ => return Err(form()),
         };
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
         if rest.is_empty() || rest.len() > 260 || !rest.chars().all(plain) {
-            return Err(wanted());
+            return Err(form());
         }
         let has_port = rest.rsplit_once(':').is_some_and(|(host, port)| {
             !host.is_empty() && port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']'))
@@ -209,7 +209,7 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
     if sbi.address.ip().is_unspecified() {
         pass.refuse(
             "sbi.address",
-            "other functions cannot be told an unspecified address for their callbacks",
+            "other functions cannot send callbacks to an unspecified address",
             "write the address at which they reach this host",
         );
     }

@@ -210,7 +210,7 @@ impl Peer {
         self.failed(operation, ServiceFault::InvalidAnswer, &format!("its answer cannot be used: {why}"));
     }
 
-    /// An operation was refused for a reason that lies not with the subscriber.
+    /// An operation was refused for a reason that is not the subscriber's.
     pub(super) fn refused(&self, operation: &'static str, reply: &Reply) {
         let cause = reply.cause().map(|cause| format!(" ({})", printable(cause))).unwrap_or_default();
         let detail = format!("it answered with HTTP status {}{cause}", reply.status);

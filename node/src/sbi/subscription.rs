@@ -336,11 +336,11 @@ fn configuration(d: &SubscribedDnn) -> DnnConfiguration {
     .into_iter()
     .flatten()
     .collect();
-    let routes = |wanted: bool| -> Vec<FrameRouteInfo> {
-        let of_family = d.framed_routes.iter().filter(|(address, _)| address.is_ipv4() == wanted);
+    let routes = |ipv4: bool| -> Vec<FrameRouteInfo> {
+        let of_family = d.framed_routes.iter().filter(|(address, _)| address.is_ipv4() == ipv4);
         let route = |(address, length): &(IpAddr, u8)| {
             let text = format!("{address}/{length}");
-            match wanted {
+            match ipv4 {
                 true => FrameRouteInfo { ipv4_mask: text.parse().ok(), ipv6_prefix: None },
                 false => FrameRouteInfo { ipv4_mask: None, ipv6_prefix: text.parse().ok() },
             }

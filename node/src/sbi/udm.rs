@@ -313,7 +313,7 @@ impl Udm {
         else {
             return;
         };
-        let wanted = SdmSubscription {
+        let subscription = SdmSubscription {
             nf_instance_id: self.consumer.amf.clone(),
             implicit_unsubscribe: Some(true),
             expires: None,
@@ -332,7 +332,7 @@ impl Udm {
         };
         let path = format!("/nudm-sdm/v2/{name}/sdm-subscriptions");
         let operation = "Nudm_SDM_Subscribe";
-        let reply = self.noted(operation, Method::Post, &path, Some(to_vec(&wanted))).await;
+        let reply = self.noted(operation, Method::Post, &path, Some(to_vec(&subscription))).await;
         let Some(location) = reply.and_then(|reply| reply.location) else { return };
         let Some(id) = location.rsplit('/').next().filter(|id| !id.is_empty() && id.len() <= 256) else {
             return;

@@ -53,8 +53,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     ) -> Result<AuthData, UdmError> {
         let rand = self.entropy.draw();
         let request = UdmRequest::GenerateAuthData { identity, rand, resynchronisation };
-        let nobody = UeId { slot: 0, generation: 0 };
-        match self.directory.handle(now, nobody, request, &mut self.subscribers).answer {
+        let no_ue = UeId { slot: 0, generation: 0 };
+        match self.directory.handle(now, no_ue, request, &mut self.subscribers).answer {
             UdmAnswer::AuthData(data) => data.map_err(|(error, _)| error),
             _ => Err(UdmError::Unavailable),
         }

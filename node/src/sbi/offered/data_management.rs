@@ -124,21 +124,21 @@ impl OfferedServices {
                 Err(no_data())
             }
             ("POST", ["sdm-subscriptions"]) => {
-                let mut wanted: SdmSubscription = request.read()?;
+                let mut subscription: SdmSubscription = request.read()?;
                 self.subscription(supi)?;
-                let reference = wanted.callback_reference.as_ref().ok_or_else(|| {
+                let reference = subscription.callback_reference.as_ref().ok_or_else(|| {
                     problem(ProtocolCause::MandatoryIeMissing, "there is no callbackReference")
                 })?;
                 let callback = self.callback(request, reference.as_str())?;
-                let resources = wanted.monitored_resource_uris.iter().cloned().collect();
+                let resources = subscription.monitored_resource_uris.iter().cloned().collect();
                 let mut all = self.subscriptions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 let id = all.insert(supi, callback, resources).ok_or_else(|| {
                     problem(ProtocolCause::InsufficientResources, "too many subscriptions to changes")
                 })?;
                 drop(all);
-                wanted.subscription_id = ShortText::new(&id).ok();
+                subscription.subscription_id = ShortText::new(&id).ok();
                 let location = format!("{}/nudm-sdm/v2/{subscriber}/sdm-subscriptions/{id}", self.root);
-                Ok(SbiResponse::created(&location, &wanted))
+                Ok(SbiResponse::created(&location, &subscription))
             }
             ("DELETE", ["sdm-subscriptions", id]) => {
                 let mut all = self.subscriptions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -284,7 +284,7 @@ fn random() -> [u8; 16] {
     octets
 }
 
-/// The name of a resource that nobody can guess.
+/// The name of a resource that cannot be guessed.
 fn random_name() -> String {
     random().iter().map(|octet| format!("{octet:02x}")).collect()
 }
