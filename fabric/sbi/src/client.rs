@@ -1,14 +1,17 @@
 //! The consumer's side: HTTP/2 connections to producers, kept open between requests.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::Request;
-use hyper::body::Bytes;
+use hyper::body::{Body, Bytes, Frame, SizeHint};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper::header::{ACCEPT, CONTENT_LENGTH, HeaderValue, USER_AGENT};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -73,7 +76,7 @@ impl ClientSettings {
     }
 }
 
-type Sender = SendRequest<Full<Bytes>>;
+type Sender = SendRequest<RequestBody>;
 type NewConnection = (Sender, watch::Receiver<Option<SendError>>);
 
 /// An open connection.
@@ -147,7 +150,13 @@ impl SbiClient {
     pub async fn send(&self, request: SbiRequest) -> Result<SbiResponse, SendError> {
         let at = SbiEndpoint::of(&request.uri)?;
         let within = request.within;
-        match tokio::time::timeout(within, self.exchange(&at, request)).await {
+        let until = tokio::time::Instant::now() + within;
+        let peer = self.peer(&at);
+        // Waits one after the other with one end: of two timers for the same time, either could be the first.
+        let Ok(Ok(_stream)) = tokio::time::timeout_at(until, peer.streams.acquire()).await else {
+            return Err(SendError::Busy(at, self.0.settings.streams_max));
+        };
+        match tokio::time::timeout_at(until, self.exchange(&at, &peer, request)).await {
             Ok(done) => done,
             Err(_) => Err(SendError::TimedOut(at, within)),
         }
@@ -163,22 +172,22 @@ impl SbiClient {
         self.0.opened.load(Ordering::Relaxed)
     }
 
-    async fn exchange(&self, at: &SbiEndpoint, mut request: SbiRequest) -> Result<SbiResponse, SendError> {
-        let settings = &self.0.settings;
-        let peer = self.peer(at);
-        let Ok(Ok(_stream)) = tokio::time::timeout(request.within, peer.streams.acquire()).await else {
-            return Err(SendError::Busy(at.clone(), settings.streams_max));
-        };
+    async fn exchange(
+        &self,
+        at: &SbiEndpoint,
+        peer: &PeerConnection,
+        mut request: SbiRequest,
+    ) -> Result<SbiResponse, SendError> {
         self.complete(&mut request);
         let mut connections = 1;
         let mut is_broken_before = false;
         loop {
-            let open = self.open(&peer, at).await?;
+            let open = self.open(peer, at).await?;
             let e = match attempt(open.clone(), at, &request).await {
                 Err(e @ (SendError::Refused(_) | SendError::Broken(..) | SendError::NotHttp2(_))) => e,
                 done => return done,
             };
-            self.forget(&peer, open.number).await;
+            self.forget(peer, open.number).await;
             let is_tried_again = match &e {
                 SendError::Refused(_) => true,
                 // RFC 9110 §9.2.2: what is idempotent may be repeated where the connection broke.
@@ -357,6 +366,45 @@ impl SbiClient {
     }
 }
 
+/// Body of a request.
+///
+/// hyper says that a connection ended by a GOAWAY of a request whose stream the peer did not look at, and also of one whose head has left
+/// while the GOAWAY came: that one may be among those that the peer looked at, but its body stays here. A request that must not be repeated
+/// therefore ends with its body and never with its head, even if its body is empty.
+struct RequestBody {
+    octets: Bytes,
+    ends_with_head: bool,
+}
+
+impl RequestBody {
+    fn of(request: &SbiRequest) -> Self {
+        let ends_with_head = request.body.is_empty() && request.method.is_idempotent();
+        Self { octets: request.body.clone(), ends_with_head }
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let octets = std::mem::take(&mut self.octets);
+        self.ends_with_head = true;
+        Poll::Ready((!octets.is_empty()).then(|| Ok(Frame::data(octets))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.octets.is_empty() && self.ends_with_head
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.octets.len() as u64)
+    }
+}
+
 /// One exchange on a connection.
 async fn attempt(
     open: OpenConnection,
@@ -366,7 +414,7 @@ async fn attempt(
     let OpenConnection { mut sender, answered, .. } = open;
     let has_answered = || answered.load(Ordering::Relaxed);
     let failed = |e: &hyper::Error| SendError::of_http(at, e, has_answered());
-    let mut http = Request::new(Full::new(request.body.clone()));
+    let mut http = Request::new(RequestBody::of(request));
     *http.method_mut() = request.method.clone();
     *http.uri_mut() = request.uri.clone();
     *http.headers_mut() = request.headers.clone();

@@ -137,7 +137,7 @@ impl SendError {
     fn of_h2(at: SbiEndpoint, e: &h2::Error, answered: bool) -> Self {
         match e.reason() {
             Some(h2::Reason::REFUSED_STREAM) if e.is_reset() && e.is_remote() => Self::Refused(at),
-            // RFC 9113 §6.8: a stream that ends by a GOAWAY is above the last that the peer looked at.
+            // RFC 9113 §6.8: the stream is above the last that the peer looked at, or its request was not complete (`RequestBody`).
             Some(_) if e.is_go_away() && e.is_remote() => Self::Refused(at),
             Some(reason) if e.is_reset() && e.is_remote() => Self::Reset(at, reason.into()),
             // The first octets were no frames of HTTP/2.
