@@ -304,12 +304,12 @@ struct StreamTable {
     next: u64,
     open: BTreeMap<u64, Instant>,
     last_end: Option<Instant>,
-    /// Requests that the peer has given up, with none that was answered between.
+    /// Requests that the peer has given up, less those that were answered, and never below zero.
     given_up: u32,
 }
 
-/// Requests that a peer may give up one after the other: those of a consumer that is stopped or whose UEs go, up to a full connection.
-/// RFC 9113 §10.5 leaves the number to the server.
+/// Requests that a peer may give up beyond those that it takes an answer to: those of a consumer that is stopped or whose UEs go, up to two
+/// full connections. RFC 9113 §10.5 leaves the number to the server.
 const GIVEN_UP_MAX: u32 = 512;
 
 /// The streams of a connection.
@@ -346,7 +346,9 @@ impl Drop for OpenStream {
         let mut table = self.streams.table();
         table.open.remove(&self.number);
         table.last_end = Some(Instant::now());
-        table.given_up = if self.is_sent { 0 } else { table.given_up + 1 };
+        // An answered request makes up for one: a peer that takes an answer now and then gives up without bound otherwise.
+        table.given_up =
+            if self.is_sent { table.given_up.saturating_sub(1) } else { table.given_up.saturating_add(1) };
         if table.given_up > GIVEN_UP_MAX {
             self.streams.abort.notify_one();
         }

@@ -54,6 +54,7 @@ pub(crate) fn post(at: SocketAddr, path: &str, octets: usize) -> SbiRequest {
 /// A connection of h2 itself, for what no honest client does.
 pub(crate) async fn raw(at: SocketAddr) -> SendRequest<Bytes> {
     let stream = tokio::net::TcpStream::connect(at).await.unwrap();
+    stream.set_nodelay(true).unwrap();
     let (sender, connection) = h2::client::handshake(stream).await.unwrap();
     tokio::spawn(async move {
         let _ = connection.await;

@@ -123,29 +123,97 @@ fn a_peer_that_resets_every_stream_is_cut_off() {
     });
 }
 
-#[test] // A peer that waits until a request is served before it resets it costs a bounded number of them
-fn a_peer_that_gives_each_request_up_is_cut_off() {
-    run(async {
-        let server = SbiServer::start(listener(), ServerSettings::default(), |_| std::future::pending());
+/// A peer that waits until a request is served, and then gives it up (CVE-2023-44487, in the form that limits on unserved streams miss).
+struct GivingUp {
+    server: SbiServer,
+    sender: h2::client::SendRequest<Bytes>,
+    requests: u64,
+}
+
+impl GivingUp {
+    /// At a server that answers requests for `/answered` alone.
+    async fn start() -> Self {
+        let server = SbiServer::start(listener(), ServerSettings::default(), |request| async move {
+            match request.uri.path() {
+                "/answered" => SbiResponse::no_content(),
+                _ => std::future::pending().await,
+            }
+        });
         let server = server.unwrap();
-        let mut sender = raw(server.address()).await;
-        let mut requests = 0u64;
-        while requests < 2000 {
-            let Ok(ready) = sender.clone().ready().await else { break };
-            sender = ready;
-            let Ok((response, _)) = sender.send_request(request("GET", "/"), true) else { break };
-            requests += 1;
+        let sender = raw(server.address()).await;
+        until("the connection is accepted", || server.counts().connections == 1).await;
+        Self { server, sender, requests: 0 }
+    }
+
+    /// Gives requests up, each after it has come to the handler. False if the connection was closed meanwhile.
+    async fn give_up(&mut self, requests: u64) -> bool {
+        for _ in 0..requests {
+            let Ok(mut sender) = self.sender.clone().ready().await else { return false };
+            let Ok((response, _)) = sender.send_request(request("GET", "/"), true) else { return false };
+            self.requests += 1;
             let end = Instant::now() + WITHIN;
-            while server.counts().requests < requests
-                && server.counts().connections > 0
-                && Instant::now() < end
-            {
+            while self.server.counts().requests < self.requests {
+                if self.server.counts().connections == 0 {
+                    return false;
+                }
+                assert!(Instant::now() < end, "the request does not come to the handler");
                 tokio::time::sleep(Duration::from_micros(200)).await;
             }
             drop(response);
         }
-        assert!(requests < 1000, "{requests}");
-        until("the connection is closed", || server.counts().connections == 0).await;
+        true
+    }
+
+    /// Takes an answer. False if the connection is closed.
+    async fn take_answer(&mut self) -> bool {
+        let Ok(mut sender) = self.sender.clone().ready().await else { return false };
+        let Ok((response, _)) = sender.send_request(request("GET", "/answered"), true) else { return false };
+        self.requests += 1;
+        response.await.is_ok_and(|response| response.status() == StatusCode::NO_CONTENT)
+    }
+
+    async fn is_cut_off(&self) {
+        until("the connection is closed", || self.server.counts().connections == 0).await;
+        assert_eq!(self.server.counts().connections_aborted, 1);
+        // Others are served.
+        let other = client().send(get(self.server.address(), "/answered")).await;
+        assert_eq!(other.unwrap().status, StatusCode::NO_CONTENT);
+    }
+}
+
+#[test] // RFC 9113 §10.5: 512 requests in a row may be given up, as by a consumer that stops, and no more
+fn a_peer_that_gives_more_than_512_requests_up_is_cut_off() {
+    run(async {
+        let mut peer = GivingUp::start().await;
+        assert!(peer.give_up(512).await, "{}", peer.requests);
+        assert!(peer.take_answer().await, "512 are within the bound");
+        assert!(peer.give_up(1).await, "the answered one makes up for one");
+        assert!(peer.take_answer().await);
+        // The second may be refused already.
+        let _ = peer.give_up(2).await;
+        peer.is_cut_off().await;
+    });
+}
+
+#[test] // RFC 9113 §10.5: an answer that is taken now and then does not lift the bound
+fn a_peer_that_gives_nine_of_ten_requests_up_is_cut_off() {
+    run(async {
+        let mut peer = GivingUp::start().await;
+        while peer.requests < 2000 && peer.give_up(9).await && peer.take_answer().await {}
+        // 512 are exceeded by eight with each ten requests.
+        assert!((513..=660).contains(&peer.requests), "{}", peer.requests);
+        peer.is_cut_off().await;
+    });
+}
+
+#[test] // A consumer that gives up as many requests as it takes answers to, as one whose UEs go, is served on
+fn a_peer_that_gives_every_second_request_up_is_served() {
+    run(async {
+        let mut peer = GivingUp::start().await;
+        for _ in 0..600 {
+            assert!(peer.give_up(1).await && peer.take_answer().await, "{}", peer.requests);
+        }
+        assert_eq!(peer.server.counts().connections_aborted, 0);
     });
 }
 
