@@ -35,6 +35,8 @@ struct Nrf {
     demands_tokens: bool,
     /// The answer to heartbeats is the profile, as of free5GC, or nothing, as of Open5GS.
     answers_heartbeats_with_profile: bool,
+    /// Heartbeats that are lost: they have no answer.
+    loses_heartbeats: usize,
 }
 
 type SharedNrf = Arc<Mutex<Nrf>>;
@@ -43,8 +45,16 @@ fn serve(nrf: &SharedNrf, at: Option<std::net::TcpListener>) -> SbiServer {
     let nrf = nrf.clone();
     let listener = at.unwrap_or_else(listener);
     SbiServer::start(listener, ServerSettings::default(), move |request| {
-        let response = answer(&mut nrf.lock().unwrap(), &request);
-        async { response }
+        let mut nrf = nrf.lock().unwrap();
+        let response = answer(&mut nrf, &request);
+        let is_lost = request.method == Method::PATCH && nrf.loses_heartbeats > 0;
+        nrf.loses_heartbeats -= usize::from(is_lost);
+        async move {
+            if is_lost {
+                std::future::pending::<()>().await;
+            }
+            response
+        }
     })
     .unwrap()
 }
@@ -206,6 +216,23 @@ fn an_instance_registers_beats_and_deregisters() {
             client.deregister().await.expect("an instance that is gone already");
             assert!(matches!(&*client.state().borrow(), NrfState::Unregistered(_)));
         }
+    });
+}
+
+#[test] // TS 29.510 §5.2.2.3.2: a heartbeat without an answer is followed by another, and costs no registration
+fn a_lost_heartbeat_is_sent_again() {
+    run(async {
+        let nrf = SharedNrf::default();
+        nrf.lock().unwrap().loses_heartbeats = 2;
+        let server = serve(&nrf, None);
+        let client = start(server.address(), |_| {});
+        let mut state = client.state();
+        let lost =
+            state.wait_for(|s| matches!(s, NrfState::Unreachable(why) if why.contains("has not answered")));
+        tokio::time::timeout(WITHIN, lost).await.unwrap().unwrap();
+        registered(&client).await;
+        assert!(count(&nrf, "heartbeat") >= 3);
+        assert_eq!(count(&nrf, "register"), 1);
     });
 }
 
