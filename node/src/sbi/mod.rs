@@ -28,7 +28,7 @@ use whimbrel_sbi::nrf::NrfClient;
 use whimbrel_sbi::{ReceivedRequest, SbiResponse, SbiServer, ServerSettings};
 use whimbrel_sbi_types::common::NfInstanceId;
 
-use self::offered::OfferedServices;
+use self::offered::{CallbackPolicy, OfferedServices};
 pub use self::offered::SubscriptionForm;
 use self::peer::{Peer, PeerSource};
 use self::udm::{Consumer, Udm};
@@ -234,7 +234,7 @@ impl Edge {
         };
         let offered = (!sbi.offer.is_empty()).then(|| {
             let store = crate::subscribers::open(&config.store)?;
-            let own = vec![sbi.address, config.api.address];
+            let own = CallbackPolicy::new(vec![sbi.address, config.api.address]);
             Ok::<_, String>(OfferedServices::new(
                 sbi.offer.clone(),
                 config.amf.plmn,

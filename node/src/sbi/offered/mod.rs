@@ -2,10 +2,10 @@
 //! of its store.
 
 mod ausf;
+mod callback_uri;
 mod context_management;
 mod data_management;
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use whimbrel_security as security;
 use whimbrel_store::{Store, SubscriberStatus};
 
 use self::ausf::Ausf;
+pub(super) use self::callback_uri::CallbackPolicy;
 use self::context_management::Registrations;
 use self::data_management::Subscriptions;
 use super::identity::identity_of;
@@ -41,8 +42,7 @@ pub(super) struct OfferedServices {
     plmn: PlmnId,
     /// The root of this core's services, without a slash at its end.
     root: String,
-    /// Own addresses, to which no notification is sent.
-    own: Vec<SocketAddr>,
+    callbacks: CallbackPolicy,
     store: Mutex<Store>,
     form: SubscriptionForm,
     console: Arc<Console>,
@@ -63,7 +63,7 @@ impl OfferedServices {
         services: Vec<OfferedService>,
         plmn: PlmnId,
         root: String,
-        own: Vec<SocketAddr>,
+        callbacks: CallbackPolicy,
         (store, form): (Store, SubscriptionForm),
         console: Arc<Console>,
         client: SbiClient,
@@ -72,7 +72,7 @@ impl OfferedServices {
             services,
             plmn,
             root,
-            own,
+            callbacks,
             store: Mutex::new(store),
             form,
             console,
@@ -202,22 +202,10 @@ impl OfferedServices {
         }
     }
 
-    /// The URI of a notification. It leads to the function that asks for it, or to another host that is not this one.
+    /// The URI of a notification, where it may be used.
     fn callback(&self, request: &ReceivedRequest, uri: &str) -> Result<Uri, SbiResponse> {
-        let refused = |why: &str| problem(ProtocolCause::MandatoryIeIncorrect, why);
-        let parsed: Uri = uri.parse().map_err(|_| refused("the callback is no URI"))?;
-        let host = parsed.host().ok_or_else(|| refused("the callback names no host"))?;
-        let port = parsed.port_u16().unwrap_or(if parsed.scheme_str() == Some("https") { 443 } else { 80 });
-        let Ok(address) = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>() else {
-            return Err(refused("the callback names its host by a name; an address is needed"));
-        };
-        let is_sender = request.peer.ip() == address;
-        let is_own = self.own.contains(&SocketAddr::new(address, port));
-        let inward = address.is_loopback() || address.is_unspecified() || address.is_multicast();
-        match is_own || inward && !is_sender {
-            true => Err(refused("the callback leads to this host")),
-            false => Ok(parsed),
-        }
+        let checked = self.callbacks.check(uri, request.peer.ip());
+        checked.map_err(|why| problem(ProtocolCause::MandatoryIeIncorrect, why))
     }
 
     /// Sends a notification; a failure is for the log alone. `what`: its name in TS 29.500 Annex B.
