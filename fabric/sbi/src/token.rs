@@ -36,6 +36,8 @@ pub enum TokenError {
     Signature,
     /// The token has expired.
     Expired,
+    /// Another NRF than the expected one issued the token.
+    Issuer,
     /// The token is for other producers.
     Audience,
     /// The token does not cover the service.
@@ -50,6 +52,7 @@ impl fmt::Display for TokenError {
             Self::Algorithm => "the access token is signed by an algorithm for which no key is configured",
             Self::Signature => "no configured key of an NRF made the signature of the access token",
             Self::Expired => "the access token has expired",
+            Self::Issuer => "the access token is of another NRF",
             Self::Audience => "the access token is for other producers",
             Self::Scope => "the access token does not cover this service",
         })
@@ -58,16 +61,34 @@ impl fmt::Display for TokenError {
 
 impl core::error::Error for TokenError {}
 
-impl From<TokenError> for SbiResponse {
-    /// 401, or 403 for a token that does not cover the service, with the challenge of RFC 6750 §3.
-    fn from(e: TokenError) -> Self {
-        let (status, challenge) = match e {
-            TokenError::Missing => (401, "Bearer"),
-            TokenError::Scope => (403, "Bearer error=\"insufficient_scope\""),
-            _ => (401, "Bearer error=\"invalid_token\""),
+impl TokenError {
+    /// The refusal: 401, or 403 for a token that does not cover the service, with the challenge of RFC 6750 §3.
+    ///
+    /// `realm` is the URI of the service, as `{apiRoot}/nudm-sdm`.
+    ///
+    /// Spec: TS 29.500 §6.7.3.
+    pub fn refusal(self, realm: &str) -> SbiResponse {
+        let (status, error) = match self {
+            Self::Missing => (401, None),
+            Self::Scope => (403, Some("insufficient_scope")),
+            Self::Malformed
+            | Self::Algorithm
+            | Self::Signature
+            | Self::Expired
+            | Self::Issuer
+            | Self::Audience => (401, Some("invalid_token")),
         };
-        let refusal = of_status(status, None, &e.to_string());
-        refusal.header(WWW_AUTHENTICATE, HeaderValue::from_static(challenge))
+        let plain = |c: &char| c.is_ascii_graphic() && !['"', '\\'].contains(c);
+        let realm: String = realm.chars().filter(plain).collect();
+        let mut challenge = format!("Bearer realm=\"{realm}\"");
+        if let Some(error) = error {
+            challenge.push_str(&format!(", error=\"{error}\", error_description=\"{self}\""));
+        }
+        let refusal = of_status(status, None, &self.to_string());
+        match HeaderValue::try_from(challenge) {
+            Ok(challenge) => refusal.header(WWW_AUTHENTICATE, challenge),
+            Err(_) => refusal,
+        }
     }
 }
 
@@ -88,6 +109,8 @@ pub struct TokenVerifier {
     keys: Vec<PublicKey>,
     own_type: NfType,
     own_instance: NfInstanceId,
+    /// The NRF whose tokens are accepted, where it is known.
+    issuer: Option<NfInstanceId>,
     /// Tokens without an audience are accepted: free5GC's NRF leaves it empty.
     accepts_missing_audience: bool,
 }
@@ -113,8 +136,13 @@ impl TokenVerifier {
         }
         match keys.is_empty() {
             true => Err("there is no certificate and no public key of an NRF in PEM".into()),
-            false => Ok(Self { keys, own_type, own_instance, accepts_missing_audience: false }),
+            false => Ok(Self { keys, own_type, own_instance, issuer: None, accepts_missing_audience: false }),
         }
+    }
+
+    /// The same, which accepts tokens of this NRF alone.
+    pub fn expecting_issuer(self, issuer: NfInstanceId) -> Self {
+        Self { issuer: Some(issuer), ..self }
     }
 
     /// The same, which also accepts tokens without an audience.
@@ -122,7 +150,7 @@ impl TokenVerifier {
         Self { accepts_missing_audience: true, ..self }
     }
 
-    /// Checks the token of a request for a service: signature, expiry, audience and scope.
+    /// Checks the token of a request for a service: signature, expiry, issuer, audience and scope.
     pub fn check(
         &self,
         headers: &HeaderMap,
@@ -184,6 +212,9 @@ impl TokenVerifier {
             i64::try_from(claims.exp).unwrap_or(i64::MAX).saturating_add(CLOCK_SKEW_S).saturating_mul(1000);
         if now.unix_ms() > expires_ms {
             return Err(TokenError::Expired);
+        }
+        if self.issuer.is_some() && claims.iss != self.issuer {
+            return Err(TokenError::Issuer);
         }
         let is_own = match &claims.aud {
             None => self.accepts_missing_audience,

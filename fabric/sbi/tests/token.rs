@@ -8,7 +8,6 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use whimbrel_sbi::SbiResponse;
 use whimbrel_sbi::token::{TokenError, TokenVerifier};
 use whimbrel_sbi_types::common::DateTime;
 use whimbrel_sbi_types::nnrf::{NfType, ServiceName};
@@ -101,9 +100,33 @@ fn tokens_with_a_fault_are_refused_each_with_its_reason() {
     }
     let missing = verifier.check(&HeaderMap::new(), &ServiceName::NudmSdm, now()).unwrap_err();
     assert_eq!(missing, TokenError::Missing);
-    let answers = [missing, TokenError::Scope, TokenError::Expired].map(SbiResponse::from);
-    assert_eq!(answers.each_ref().map(|answer| answer.status.as_u16()), [401, 403, 401]);
-    assert_eq!(answers[1].headers["www-authenticate"], "Bearer error=\"insufficient_scope\"");
+}
+
+#[test] // TS 29.510 §6.3.5.2.4: iss is the instance of the NRF
+fn tokens_of_another_nrf_are_refused_where_one_is_expected() {
+    let expecting = |id: &str| verifier(EC_CERTIFICATE).expecting_issuer(id.parse().unwrap());
+    let exp = now().unix_ms() / 1000;
+    let token = signed(r#"{"alg":"ES256"}"#, &claims("\"UDM\"", "nudm-sdm", exp));
+    assert_eq!(check(&expecting("87968ce9-7a8e-4555-8b02-27859b863393"), &token), Ok(()));
+    assert_eq!(check(&expecting("00000000-7a8e-4555-8b02-27859b863393"), &token), Err(TokenError::Issuer));
+    assert_eq!(check(&verifier(EC_CERTIFICATE), &token), Ok(()));
+}
+
+#[test] // TS 29.500 §6.7.3, RFC 6750 §3: each challenge has a realm, and an error where there was a token
+fn refusals_have_a_status_and_a_challenge() {
+    let challenge = |e: TokenError| {
+        let answer = e.refusal("http://192.0.2.1:7777/nudm-sdm");
+        (answer.status.as_u16(), answer.headers["www-authenticate"].to_str().unwrap().to_owned())
+    };
+    let realm = "Bearer realm=\"http://192.0.2.1:7777/nudm-sdm\"";
+    assert_eq!(challenge(TokenError::Missing), (401, realm.into()));
+    let of = |error: &str, why: &str| format!("{realm}, error=\"{error}\", error_description=\"{why}\"");
+    let scope = of("insufficient_scope", "the access token does not cover this service");
+    assert_eq!(challenge(TokenError::Scope), (403, scope));
+    let expired = of("invalid_token", "the access token has expired");
+    assert_eq!(challenge(TokenError::Expired), (401, expired));
+    let quoted = TokenError::Missing.refusal("a\"b\\c\r\nd");
+    assert_eq!(quoted.headers["www-authenticate"], "Bearer realm=\"abcd\"");
 }
 
 #[test]

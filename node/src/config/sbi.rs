@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use whimbrel_control::config::UdmFunction;
+use whimbrel_sbi_types::common::NfInstanceId;
 
 use super::Config;
 use super::section::{Pass, Section};
@@ -26,6 +27,10 @@ pub struct Sbi {
     /// How long another function may take for an answer.
     pub answer_within: Duration,
     pub tls: SbiTls,
+    /// Keys of NRFs, whose access tokens the services of this core demand.
+    pub token_key: Option<PathBuf>,
+    /// The NRF whose tokens are accepted, where it is to be one alone.
+    pub token_issuer: Option<NfInstanceId>,
 }
 
 /// Certificates of TLS.
@@ -114,6 +119,17 @@ impl Value for UdmSource {
     }
 }
 
+impl Value for NfInstanceId {
+    fn read(text: &str) -> Result<Self, String> {
+        Self::new(text.trim())
+            .map_err(|_| "an NF instance identity such as 4947a69a-f61b-4bc1-b9da-47c9c5d14b64".into())
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
 /// A function of this core that others may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfferedService {
@@ -174,13 +190,23 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Sbi> {
                 "Authorities of other functions' certificates (PEM). With `certificate`, functions that connect must show one of theirs.",
             ),
         });
+        let token_key = s.optional::<PathBuf>(
+            "token_key",
+            "/etc/whimbrel/nrf.pem",
+            "Public keys or certificates of NRFs (PEM). With it, the services of this core are for requests with an access token that one of them signed (TS 33.501 §13.4.1.1.2).",
+        );
+        let token_issuer = s.optional::<NfInstanceId>(
+            "token_issuer",
+            "4947a69a-f61b-4bc1-b9da-47c9c5d14b64",
+            "NF instance identity of the NRF whose tokens are accepted. Without it, that of no token is looked at.",
+        );
         let Some(address) = address else {
             if nrf.is_some() || udm != UdmSource::Embedded || !offer.is_empty() {
                 s.refuse("address", "other functions could not notify this core", "write the address and port at which they reach it");
             }
             return None;
         };
-        Some(Sbi { address, nrf, access_tokens, udm, offer, answer_within, tls })
+        Some(Sbi { address, nrf, access_tokens, udm, offer, answer_within, tls, token_key, token_issuer })
     })
 }
 
@@ -201,6 +227,20 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
             "sbi.udm",
             "no NRF is named that could tell where the UDM is",
             "write `sbi.nrf`, or the API root of the UDM",
+        );
+    }
+    if sbi.token_key.is_some() && sbi.offer.is_empty() {
+        pass.refuse(
+            "sbi.token_key",
+            "this core offers no service whose requests could carry access tokens",
+            "write `sbi.offer`, or remove the key",
+        );
+    }
+    if sbi.token_issuer.is_some() && sbi.token_key.is_none() {
+        pass.refuse(
+            "sbi.token_issuer",
+            "no access token is checked without a key of the NRF",
+            "write `sbi.token_key`, or remove the issuer",
         );
     }
     if sbi.tls.certificate.is_some() != sbi.tls.key.is_some() {
@@ -228,5 +268,23 @@ mod tests {
         for wrong in ["192.0.2.7:7777", "ftp://a:1", "http://", "http://a/b", "http://a b", "http://u@h:1"] {
             assert!(root(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn keys_of_access_tokens_that_have_no_use_are_refused_with_their_line_and_a_fix() {
+        let refused = |text: &str| {
+            let read = super::super::parse(text, std::path::Path::new("w.yaml"));
+            read.err().map(|e| e.to_string()).unwrap_or_default()
+        };
+        let with = |lines: &str| refused(&format!("sbi:\n  address: 192.0.2.1:7777\n{lines}"));
+        let sentence = with("  token_key: nrf.pem\n");
+        assert!(sentence.contains("w.yaml:3") && sentence.contains("write `sbi.offer`"), "{sentence}");
+        let issuer = "  token_issuer: 4947a69a-f61b-4bc1-b9da-47c9c5d14b64\n";
+        let sentence = with(&format!("  offer: [udm]\n{issuer}"));
+        assert!(sentence.contains("w.yaml:4") && sentence.contains("write `sbi.token_key`"), "{sentence}");
+        let key = "  offer: [udm]\n  token_key: nrf.pem\n";
+        let sentence = with(&format!("{key}  token_issuer: nrf\n"));
+        assert!(sentence.contains("w.yaml:5") && sentence.contains("an NF instance identity"), "{sentence}");
+        assert_eq!(with(&format!("{key}{issuer}")), "");
     }
 }

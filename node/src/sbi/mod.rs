@@ -11,6 +11,8 @@ mod peer;
 mod recorded_tests;
 mod registration;
 mod subscription;
+#[cfg(test)]
+mod token_tests;
 mod udm;
 
 use std::collections::BTreeMap;
@@ -28,8 +30,8 @@ use whimbrel_sbi::nrf::NrfClient;
 use whimbrel_sbi::{ReceivedRequest, SbiResponse, SbiServer, ServerSettings};
 use whimbrel_sbi_types::common::NfInstanceId;
 
-use self::offered::{CallbackPolicy, OfferedServices};
 pub use self::offered::SubscriptionForm;
+use self::offered::{CallbackPolicy, OfferedServices, ServiceAuthorization};
 use self::peer::{Peer, PeerSource};
 use self::udm::{Consumer, Udm};
 use crate::config::Config;
@@ -226,8 +228,8 @@ impl Edge {
             UdmSource::Embedded => None,
             UdmSource::At(root) => Some(PeerSource::At(root.clone())),
             // Without an NRF the configuration is refused.
-            UdmSource::Nrf => registered.first().map(|nrf| PeerSource::Nrf {
-                nrf: nrf.clone(),
+            UdmSource::Nrf => (!registered.is_empty()).then(|| PeerSource::Nrf {
+                nrf: registered.clone(),
                 target: whimbrel_sbi_types::nnrf::NfType::Udm,
                 uses_tokens: sbi.access_tokens,
             }),
@@ -239,7 +241,7 @@ impl Edge {
                 sbi.offer.clone(),
                 config.amf.plmn,
                 consumer.root.clone(),
-                own,
+                (ServiceAuthorization::new(sbi, &consumer)?, own),
                 (store, form),
                 console.clone(),
                 client.clone(),

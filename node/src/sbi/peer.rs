@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hyper::header::{HeaderValue, USER_AGENT};
-use hyper::{Method, Uri};
+use hyper::{Method, StatusCode, Uri};
 use tracing::{info, warn};
 use whimbrel_control::udm::{NfType, ServiceFault};
 use whimbrel_sbi::message::{JSON, MERGE_PATCH_JSON};
@@ -29,8 +29,8 @@ pub(super) enum PeerSource {
     At(ApiRoot),
     /// Where the NRF says.
     Nrf {
-        /// The NRF, as one of this core's functions uses it.
-        nrf: NrfClient,
+        /// The NRF, as this core's functions use it; the first is the AMF.
+        nrf: Vec<NrfClient>,
         /// The type that is asked for.
         target: nnrf::NfType,
         /// Requests carry access tokens of the NRF (TS 33.501 §13.4.1).
@@ -116,19 +116,31 @@ impl Peer {
         self.root.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
+    /// The NRF as the consumer uses it: tokens are for the function that shows them. A function that is not registered has the AMF ask.
+    fn nrf_of(&self, consumer: &str) -> Option<&NrfClient> {
+        match &self.source {
+            PeerSource::At(_) => None,
+            PeerSource::Nrf { nrf, .. } => {
+                nrf.iter().find(|nrf| nrf.nf_type().as_str() == consumer).or_else(|| nrf.first())
+            }
+        }
+    }
+
     /// The roots of a service, best first, and the token for it.
     async fn roots(
         &self,
         service: &str,
         consumer: &str,
     ) -> Result<(Vec<whimbrel_sbi::ApiRoot>, Option<AccessToken>), (ServiceFault, String)> {
-        let (nrf, target, uses_tokens) = match &self.source {
+        let (target, uses_tokens) = match &self.source {
             PeerSource::At(root) => {
                 let root = root.uri().parse().map_err(|e: SendError| (fault_of(&e), e.to_string()))?;
                 return Ok((vec![root], None));
             }
-            PeerSource::Nrf { nrf, target, uses_tokens } => (nrf, target, *uses_tokens),
+            PeerSource::Nrf { target, uses_tokens, .. } => (target, *uses_tokens),
         };
+        let nrf =
+            self.nrf_of(consumer).ok_or_else(|| (ServiceFault::NoInstance, "no NRF is named".into()))?;
         let of_nrf = |e: NrfError| match e {
             NrfError::Send(e) => (fault_of(&e), format!("the NRF does not answer: {e}")),
             e => (ServiceFault::NoInstance, format!("the NRF: {e}")),
@@ -193,6 +205,13 @@ impl Peer {
         };
         match self.client.send_to_any(&request, path, &roots).await {
             Ok(response) => {
+                // The next request has another token: the NRF may have changed its key.
+                if response.status == StatusCode::UNAUTHORIZED
+                    && token.is_some()
+                    && let Some(nrf) = self.nrf_of(consumer(path))
+                {
+                    nrf.forget_tokens();
+                }
                 self.counts.answered.fetch_add(1, Ordering::Relaxed);
                 self.answered();
                 Ok(response.into())
@@ -329,7 +348,7 @@ fn identity(sbi: &Sbi) -> Result<Option<ChainAndKey>, String> {
     Ok(Some((certificate, Zeroizing::new(read(key, "sbi.tls.key")?))))
 }
 
-fn read(file: &Path, key: &str) -> Result<Vec<u8>, String> {
+pub(super) fn read(file: &Path, key: &str) -> Result<Vec<u8>, String> {
     std::fs::read(file).map_err(|e| format!("`{key}`: {} cannot be read: {e}", file.display()))
 }
 

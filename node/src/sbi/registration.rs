@@ -1,4 +1,4 @@
-//! This core's functions at the NRF (TS 29.510 §5.2.2): the AMF, and the services that are offered.
+//! This core's functions at the NRF (TS 29.510 §5.2.2): the AMF, the services that are offered, and consumers that need access tokens.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -6,19 +6,20 @@ use std::time::Duration;
 use whimbrel_sbi::SbiClient;
 use whimbrel_sbi::nrf::{NrfClient, NrfSettings};
 use whimbrel_sbi_types::BoundedList;
-use whimbrel_sbi_types::common::{AmfRegionId, AmfSetId, ShortText, UriScheme};
+use whimbrel_sbi_types::common::{AmfRegionId, AmfSetId, NfInstanceId, ShortText, UriScheme};
 use whimbrel_sbi_types::nnrf::{
     AmfInfo, IpEndPoint, NfProfile, NfService, NfServiceVersion, NfStatus, NfType, ServiceName,
 };
 
 use super::udm::Consumer;
 use crate::config::Config;
-use crate::config::sbi::{OfferedService, Sbi};
+use crate::config::sbi::{OfferedService, Sbi, UdmSource};
 
 /// How long the NRF may take to forget this core when it stops.
 const DEREGISTERED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Registers the AMF, and each function whose services are offered. The first is the AMF. Within a tokio runtime. Errors: one sentence.
+/// Registers the AMF, each function whose services are offered, and where access tokens are used each function that consumes: an NRF gives
+/// tokens to registered instances alone (TS 33.501 §13.4.1.1). The first is the AMF. Within a tokio runtime. Errors: one sentence.
 pub(super) fn register(
     config: &Config,
     sbi: &Sbi,
@@ -30,6 +31,15 @@ pub(super) fn register(
     let mut amf = NfProfile::new(consumer.amf.clone(), NfType::Amf, NfStatus::Registered);
     amf.amf_info = amf_info(config, consumer);
     let mut profiles = vec![amf];
+    if sbi.access_tokens && sbi.udm == UdmSource::Nrf {
+        // They offer nothing, so that no other function is to find them.
+        let consumer_only =
+            |id: &NfInstanceId, nf_type| NfProfile::new(id.clone(), nf_type, NfStatus::Undiscoverable);
+        profiles.push(consumer_only(&consumer.smf, NfType::Smf));
+        if !sbi.offer.contains(&OfferedService::Ausf) {
+            profiles.push(consumer_only(&consumer.ausf, NfType::Ausf));
+        }
+    }
     for offered in &sbi.offer {
         let (id, nf_type, services): (_, _, &[(ServiceName, &str)]) = match offered {
             OfferedService::Udm => (

@@ -217,6 +217,16 @@ impl NrfClient {
         self.0.shared.token(producers, scope).await
     }
 
+    /// Forgets the tokens that are kept: a producer has refused one, as after a change of the NRF's key.
+    pub fn forget_tokens(&self) {
+        self.0.shared.tokens.clear();
+    }
+
+    /// The type of the registered instance.
+    pub fn nf_type(&self) -> &NfType {
+        &self.0.shared.nf_type
+    }
+
     /// Subscribes to the state of instances, `POST /subscriptions`: TS 29.510 §5.2.2.5. The answer has the identity and the validity.
     pub async fn subscribe(&self, subscription: &SubscriptionData) -> Result<SubscriptionData, NrfError> {
         let shared = &self.0.shared;

@@ -2,6 +2,7 @@
 //! of its store.
 
 mod ausf;
+mod authorization;
 mod callback_uri;
 mod context_management;
 mod data_management;
@@ -17,6 +18,7 @@ use whimbrel_sbi::headers;
 use whimbrel_sbi::message::JSON;
 use whimbrel_sbi::problem::{of_status, problem};
 use whimbrel_sbi::{ProtocolCause, ReceivedRequest, SbiClient, SbiRequest, SbiResponse};
+use whimbrel_sbi_types::nnrf::ServiceName;
 use whimbrel_sbi_types::nudm_ueau;
 use whimbrel_sbi_types::nudm_ueau::{
     self as ueau, AuthEvent, AuthType, AuthenticationInfoRequest, AuthenticationInfoResult,
@@ -26,6 +28,7 @@ use whimbrel_security as security;
 use whimbrel_store::{Store, SubscriberStatus};
 
 use self::ausf::Ausf;
+pub(super) use self::authorization::ServiceAuthorization;
 pub(super) use self::callback_uri::CallbackPolicy;
 use self::context_management::Registrations;
 use self::data_management::Subscriptions;
@@ -42,6 +45,7 @@ pub(super) struct OfferedServices {
     plmn: PlmnId,
     /// The root of this core's services, without a slash at its end.
     root: String,
+    authorization: ServiceAuthorization,
     callbacks: CallbackPolicy,
     store: Mutex<Store>,
     form: SubscriptionForm,
@@ -63,7 +67,7 @@ impl OfferedServices {
         services: Vec<OfferedService>,
         plmn: PlmnId,
         root: String,
-        callbacks: CallbackPolicy,
+        (authorization, callbacks): (ServiceAuthorization, CallbackPolicy),
         (store, form): (Store, SubscriptionForm),
         console: Arc<Console>,
         client: SbiClient,
@@ -72,6 +76,7 @@ impl OfferedServices {
             services,
             plmn,
             root,
+            authorization,
             callbacks,
             store: Mutex::new(store),
             form,
@@ -85,20 +90,27 @@ impl OfferedServices {
 
     /// Answers a request; `None` if its path is of no service that is offered.
     pub(super) async fn serve(&self, request: &ReceivedRequest) -> Option<SbiResponse> {
-        let offers = |service| self.services.contains(&service);
         let mut parts = request.uri.path().trim_start_matches('/').split('/');
         let (api, version) = (parts.next()?, parts.next()?);
         let rest: Vec<&str> = parts.collect();
-        let served = match (api, version) {
-            ("nausf-auth", "v1") if offers(OfferedService::Ausf) => self.authenticate(request, &rest).await,
-            ("nudm-ueau", "v1") if offers(OfferedService::Udm) => {
-                self.ue_authentication(request, &rest).await
-            }
-            ("nudm-uecm", "v1") if offers(OfferedService::Udm) => {
-                self.context_management(request, &rest).await
-            }
-            ("nudm-sdm", "v2") if offers(OfferedService::Udm) => self.data_management(request, &rest).await,
+        let (function, service) = match (api, version) {
+            ("nausf-auth", "v1") => (OfferedService::Ausf, ServiceName::NausfAuth),
+            ("nudm-ueau", "v1") => (OfferedService::Udm, ServiceName::NudmUeau),
+            ("nudm-uecm", "v1") => (OfferedService::Udm, ServiceName::NudmUecm),
+            ("nudm-sdm", "v2") => (OfferedService::Udm, ServiceName::NudmSdm),
             _ => return None,
+        };
+        if !self.services.contains(&function) {
+            return None;
+        }
+        if let Err(refusal) = self.authorization.check(request, function, &service, &self.root) {
+            return Some(refusal);
+        }
+        let served = match service {
+            ServiceName::NausfAuth => self.authenticate(request, &rest).await,
+            ServiceName::NudmUeau => self.ue_authentication(request, &rest).await,
+            ServiceName::NudmUecm => self.context_management(request, &rest).await,
+            _ => self.data_management(request, &rest).await,
         };
         Some(served.unwrap_or_else(|refusal| refusal))
     }
