@@ -342,12 +342,12 @@ fn consumer(config: &Config, sbi: &Sbi) -> Consumer {
     }
 }
 
-/// A UUID by the digest of a name (RFC 9562 §5.8).
+/// A UUID by the digest of a name, marked as version 4, as NF instance identities are (TS 29.571 §5.3.2): free5GC's NRF refuses others.
 fn uuid_of(name: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, name.as_bytes());
     let mut octets = [0; 16];
     octets.iter_mut().zip(digest.as_ref()).for_each(|(to, from)| *to = *from);
-    octets[6] = octets[6] & 0x0f | 0x80;
+    octets[6] = octets[6] & 0x0f | 0x40;
     octets[8] = octets[8] & 0x3f | 0x80;
     let hex = |part: &[u8]| part.iter().map(|octet| format!("{octet:02x}")).collect::<String>();
     let parts = [&octets[..4], &octets[4..6], &octets[6..8], &octets[8..10], &octets[10..]];
@@ -378,7 +378,8 @@ mod tests {
         let id = uuid_of("whimbrel AMF");
         assert_eq!(id, uuid_of("whimbrel AMF"));
         assert_ne!(id, uuid_of("whimbrel SMF"));
-        assert_eq!((&id[14..15], id.len()), ("8", 36));
+        assert_eq!((&id[14..15], id.len()), ("4", 36));
+        assert!(["8", "9", "a", "b"].contains(&&id[19..20]), "{id}");
         assert!(NfInstanceId::new(&id).is_ok());
     }
 }

@@ -123,13 +123,13 @@ mod tests {
         }
     }
 
-    struct Core {
+    struct OfferingCore {
         config: Config,
         folder: tempfile::TempDir,
     }
 
     /// A core that offers both functions, with further lines of `sbi`.
-    fn core(key: &str, lines: &str) -> Core {
+    fn core(key: &str, lines: &str) -> OfferingCore {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().display();
         std::fs::write(folder.path().join("nrf.pem"), key).unwrap();
@@ -139,12 +139,12 @@ mod tests {
         );
         let text = text.replace("FOLDER", &at.to_string());
         let config = config::parse(&text, Path::new("w.yaml")).unwrap_or_else(|e| panic!("{e}"));
-        Core { config, folder }
+        OfferingCore { config, folder }
     }
 
     const WITH_KEY: &str = "  token_key: FOLDER/nrf.pem\n";
 
-    impl Core {
+    impl OfferingCore {
         fn consumer(&self) -> Consumer {
             consumer(&self.config, self.sbi())
         }
