@@ -51,7 +51,8 @@ pub(crate) fn handover_meets(running: Option<Procedure>) -> CollisionVerdict {
             | Procedure::UpConnectionActivation
             | Procedure::UpConnectionDeactivation
             | Procedure::PduSessionResourceSetup
-            | Procedure::SessionRestoration,
+            | Procedure::SessionRestoration
+            | Procedure::ChargingUpdate,
         ) => CollisionVerdict::Proceed,
     }
 }

@@ -19,6 +19,7 @@ use whimbrel_security::{CipheringAlgorithm, IntegrityAlgorithm};
 use crate::n14::PeerAmfId;
 use crate::policy::{FlowName, FlowPolicy, Treatment, dscp_of};
 use crate::refusal::RefusalKind;
+use crate::services::nchf::RatingGroup;
 use crate::upf::UpfId;
 
 pub use access::{AccessPolicies, AuthenticationPolicy, Congestion, Emergency, EquipmentPrefix};
@@ -386,6 +387,27 @@ pub struct DataNetwork {
     pub mtu: u16,
     /// The user plane security policy for gNBs; `None`: they decide (TS 33.501 §6.6.1).
     pub up_security: Option<UpSecurity>,
+    /// Charging of its sessions; `None`: they are not charged.
+    pub charging: Option<ChargingPolicy>,
+}
+
+/// Charging of a data network's sessions by the CHF (TS 32.255 §5.2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChargingPolicy {
+    /// The rating group of all traffic.
+    pub rating_group: RatingGroup,
+    /// Treatment of sessions while no CHF answers.
+    pub failure_handling: FailureHandling,
+}
+
+/// Treatment of sessions while no CHF answers (TS 32.291 §6.1.6.3.10).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FailureHandling {
+    /// No session begins, and one whose quota is used up is released.
+    #[default]
+    Terminate,
+    /// Sessions begin and go on without a quota.
+    Continue,
 }
 
 /// A local area data network: available in its service area only (TS 23.501 §5.6.5).

@@ -32,6 +32,12 @@ pub(crate) fn admit(ue: Ue, payload: &Payload) {
                 ue.update_batch(|b| b.no_effect = true);
             }
         }
+        Payload::Charging { to, answer } => {
+            let late = ue.with(|p| p.lanes.answer(*to, Input::Charging(answer.clone()))).is_err();
+            if late {
+                ue.update_batch(|b| b.no_effect = true);
+            }
+        }
         Payload::PeerAmf { from, octets, target } => amf::n14::received(ue, *from, octets, target.as_ref()),
         Payload::Broker { to, answer } => {
             let late = ue.with(|p| p.lanes.answer(*to, Input::Broker(answer.clone()))).is_err();
@@ -97,6 +103,8 @@ fn handle_command(ue: Ue, command: Command) {
         Command::LeaveUpf(upf) => smf::release::leave_upf(ue, upf),
         Command::RestoreSessions(upf) => smf::restoration::restore_sessions(ue, upf),
         Command::Intercept(to) => smf::interception::intercept(ue, to),
+        Command::ReportCharging(psi) => smf::charging::reauthorise(ue, psi),
+        Command::AbortCharging(psi) => smf::charging::abort(ue, psi),
         #[cfg(feature = "fault-injection")]
         Command::Panic => ue.with(|_| panic!("a fault was injected")),
     }

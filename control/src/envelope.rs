@@ -18,7 +18,7 @@ use crate::event::Event;
 use crate::flat::{Flat, octets};
 use crate::n14::PeerAmfId;
 use crate::open;
-use crate::services::nudm;
+use crate::services::{nchf, nudm};
 use crate::state::{Modification, Tunnel};
 use crate::upf::{UpfId, UpfSet, UpfStates};
 
@@ -171,6 +171,13 @@ pub enum Payload {
         /// The answer of the UDM.
         answer: nudm::UdmAnswer,
     },
+    /// The answer of a CHF.
+    Charging {
+        /// The request that is answered.
+        to: OutputId,
+        /// The answer, or the CHF's failure.
+        answer: Box<nchf::ChargingAnswer>,
+    },
     /// The deadline of the last batch has expired.
     Tick,
     /// A command that concerns the UE.
@@ -216,6 +223,7 @@ impl Payload {
             Self::Broker { answer: open::BrokerAnswer::Octets(octets), .. } => octets.len(),
             Self::Broker { .. }
             | Self::Udm { .. }
+            | Self::Charging { .. }
             | Self::Tick
             | Self::Command(_)
             | Self::Predicted { .. } => 0,
@@ -277,6 +285,10 @@ pub enum Command {
     Intercept(Option<Tunnel>),
     /// The offset of local time has changed: the UE gets it if it is connected (TS 24.501 §5.4.4.2).
     LocalTimeChanged,
+    /// The CHF orders the usage of a session to be reported (TS 32.290 §5.3.2.5).
+    ReportCharging(PduSessionId),
+    /// The CHF orders a session to end (TS 32.290 §5.3.2.5).
+    AbortCharging(PduSessionId),
     /// Panics: tests that the CTA survives a fault of the program.
     #[cfg(feature = "fault-injection")]
     Panic,
@@ -403,6 +415,8 @@ pub enum Effect {
     },
     /// A UDM service operation.
     Udm(nudm::UdmRequest),
+    /// A request to the CHF.
+    Charging(Box<nchf::ChargingRequest>),
     /// A message to another AMF, once.
     PeerAmf {
         /// The AMF that gets the message.
@@ -424,6 +438,7 @@ impl Output {
             // The destination follows from the UE's context, which the digest of the state covers.
             Effect::Page { octets, .. } => digest(5, octets),
             Effect::Udm(request) => digest(4, &request.digest_octets()),
+            Effect::Charging(request) => digest(8, &request.digest_octets()),
             Effect::PeerAmf { to, octets } => digest(digest(6, &[to.0]), octets.octets()),
             Effect::Broker(request) => digest(7, &request.to_octets()),
         }

@@ -7,7 +7,7 @@ use crate::envelope::OutputId;
 use crate::n14::N14Body;
 use crate::open;
 use crate::services::nsmf::N2Outcome;
-use crate::services::nudm;
+use crate::services::{nchf, nudm};
 
 /// One input to a procedure.
 #[derive(Clone, Debug)]
@@ -32,6 +32,8 @@ pub(crate) enum Input {
     PeerAmf(Box<N14Body>),
     /// The UDM's answer.
     Udm(Box<nudm::UdmAnswer>),
+    /// The answer of a CHF.
+    Charging(Box<nchf::ChargingAnswer>),
     /// A broker's answer.
     Broker(open::BrokerAnswer),
 }

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod amf;
+pub mod charging;
 mod collision;
 mod compact;
 pub mod config;

@@ -14,6 +14,7 @@ use whimbrel_nas::ie::{MmCause, SmCause, SscMode};
 use crate::config::Config;
 use crate::flat::text::{self, Text};
 use crate::open::Unreachable;
+use crate::services::nchf::ChargingDenial;
 use crate::services::{NfType, ServiceFault};
 use crate::state::SessionTypes;
 
@@ -48,6 +49,8 @@ pub enum RefusalKind {
     SessionType,
     /// Addresses or other resources of the user plane ran out.
     Resources,
+    /// The CHF gives no quota.
+    Charging,
     /// Another network function does not answer.
     NetworkFailure,
     /// The peer broke the protocol.
@@ -60,7 +63,7 @@ const BACK_OFF: Duration = Duration::from_secs(120);
 impl RefusalKind {
     /// Whether it refuses a session (5GSM) and not the UE (5GMM).
     pub fn is_of_session(self) -> bool {
-        matches!(self, Self::Dnn | Self::SessionType | Self::Resources)
+        matches!(self, Self::Dnn | Self::SessionType | Self::Resources | Self::Charging)
     }
 }
 
@@ -135,6 +138,8 @@ pub enum Refusal {
     StoreUnavailable,
     /// An operation of a remote network function failed.
     NetworkFunction(NfType, ServiceFault),
+    /// The CHF refuses to charge the subscriber for the session.
+    Charging(ChargingDenial),
     /// The remote UDM has no such subscriber.
     UnknownToUdm,
     /// The remote UDM does not accept this serving network.
@@ -283,6 +288,7 @@ impl Refusal {
             Self::Limit(_) | Self::Congested(_) => RefusalKind::Congestion,
             Self::StoreUnavailable | Self::NetworkFunction(..) | Self::Upf(_) => RefusalKind::NetworkFailure,
             Self::PoolEmpty(_) => RefusalKind::Resources,
+            Self::Charging(_) => RefusalKind::Charging,
             Self::DnnNotSubscribed { .. } | Self::DnnNotConfigured(_) => RefusalKind::Dnn,
             Self::SessionType(_) | Self::SscMode { .. } => RefusalKind::SessionType,
             Self::Qos(_) | Self::ModificationRejected(_) => RefusalKind::Protocol,
@@ -341,6 +347,7 @@ impl Refusal {
             | Self::Congested(_)
             | Self::StoreUnavailable
             | Self::NetworkFunction(..)
+            | Self::Charging(_)
             | Self::PoolEmpty(_)
             | Self::Upf(_) => MmCause::Congestion,
             Self::DnnNotSubscribed { .. } | Self::DnnNotConfigured(_) => {
@@ -376,6 +383,7 @@ impl Refusal {
             Self::Upf(Some(UPF_CONGESTED)) => SmCause::InsufficientResources,
             Self::Upf(_) | Self::StoreUnavailable | Self::NetworkFunction(..) => SmCause::NetworkFailure,
             Self::RadioFailure(_) | Self::RefusedByGnb { .. } => SmCause::InsufficientResources,
+            Self::Charging(_) => SmCause::UserAuthenticationOrAuthorizationFailed,
             Self::NoAnswer(_) => SmCause::NetworkFailure,
             Self::Protocol(_) => SmCause::ProtocolErrorUnspecified,
             Self::UnknownSubscriber
@@ -520,6 +528,7 @@ impl fmt::Display for Refusal {
             Self::Limit(name) => write!(f, "the limit `{name}` is reached"),
             Self::StoreUnavailable => f.write_str("the subscriber store did not answer"),
             Self::NetworkFunction(function, fault) => write!(f, "the {function} failed: {fault}"),
+            Self::Charging(denial) => write!(f, "the CHF gives no quota: {denial}"),
             Self::UnknownToUdm => f.write_str("the UDM does not have the subscriber"),
             Self::ServingNetworkNotAuthorized => f.write_str("its UDM does not accept this serving network"),
             Self::RoamingNotAllowed => f.write_str("its UDM does not let it roam here"),

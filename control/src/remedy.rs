@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 
 use whimbrel_ids::{Dnn, SNssai, Supi, Tac, Tai};
 
-use crate::config::Config;
+use crate::config::{Config, UdmFunction};
 use crate::open::Unreachable;
 use crate::refusal::{BrokerFault, Refusal};
+use crate::services::nchf::ChargingDenial;
 use crate::state::{ServiceArea, Subscription};
 
 /// The state of a subscriber in the store.
@@ -56,8 +57,26 @@ fn mended(text: impl Into<String>) -> Remedy {
 const LOOK_AT_UE: &str = "see the UE's own log";
 
 impl Refusal {
+    /// The part of the subscriber's data that caused it, if any did.
+    const fn of_subscriber(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Barred => "the subscriber's status",
+            Self::WrongResponse | Self::MacFailure | Self::BadAuts => "K and OPc, or the SIM,",
+            Self::UnknownHomeNetworkKey(_) | Self::BadSuci => "the home network keys, or that of the SIM,",
+            Self::AreaForbidden(_) | Self::RestrictedServiceArea(_) => "the subscriber's areas",
+            Self::RadioBarred => "the subscriber's restrictions of radio",
+            Self::DnnNotSubscribed { .. } => "the subscriber's data networks",
+            _ => return None,
+        })
+    }
+
     /// What to do about it now.
     pub fn remedy(&self, now: &Present<'_>) -> Remedy {
+        if now.config.udm == UdmFunction::Remote
+            && let Some(what) = self.of_subscriber()
+        {
+            return fix(format!("correct {what} at the UDM, which has this core's subscribers"));
+        }
         match self {
             Self::UnknownSubscriber => match now.subscriber {
                 Subscriber::Enabled(_) => mended("the subscriber was added later"),
@@ -131,6 +150,10 @@ impl Refusal {
             Self::NetworkFunction(function, _) => fix(format!(
                 "look at the log for what the {function} answered, and at `sbi` in the configuration for where it is"
             )),
+            Self::Charging(ChargingDenial::QuotaLimitReached) => {
+                fix("add credit for the subscriber at the CHF")
+            }
+            Self::Charging(_) => fix("look at the subscriber and the tariff of the rating group at the CHF"),
             Self::UnknownToUdm => fix("add the subscriber at the UDM, or correct the IMSI on the SIM"),
             Self::ServingNetworkNotAuthorized | Self::RoamingNotAllowed => {
                 fix("the operator of the UDM has to allow this network for the subscriber")
@@ -471,6 +494,19 @@ mod tests {
         let subscriber = Subscriber::Enabled(subscription);
         let supi = "imsi-999700000000001".parse().ok();
         refusal.remedy(&Present { config, supi, subscriber, changed_since: false })
+    }
+
+    #[test]
+    fn with_another_vendors_udm_the_subscriber_is_corrected_there() {
+        let (mut config, subscription) = ground(&["1"], &["1"]);
+        let Remedy::Fix(here) = remedy(&Refusal::MacFailure, &config, &subscription) else {
+            panic!("mended")
+        };
+        config.udm = UdmFunction::Remote;
+        let Remedy::Fix(there) = remedy(&Refusal::MacFailure, &config, &subscription) else {
+            panic!("mended")
+        };
+        assert!(here.contains("whimbrel subscriber edit") && there.contains("at the UDM"), "{here}; {there}");
     }
 
     #[test] // TS 23.501 §5.15.5.2.1: allowed is what is requested, subscribed and offered

@@ -164,6 +164,7 @@ fn session() -> SmContext {
         usage: SessionUsage::default(),
         emergency: false,
         up_security: None,
+        charging: None,
     }
 }
 

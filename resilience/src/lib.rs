@@ -24,9 +24,9 @@ pub use cpf::{
     Watchdog,
 };
 pub use cta::{
-    AnswerTimes, Cta, CtaOrder, Entropy, Input, Inspect, LogLimits, N14Error, OrderOutcome, Outbox,
-    ProtocolViolation, ReplicationCounters, RestorationOutcome, RestoreError, StoredAmf, StoredUe, StoredUes,
-    SurvivingState, TakeoverTime, ToStore, UdmQuery, UpfChange, VersionFigures,
+    AnswerTimes, ChargingQuery, Cta, CtaOrder, Entropy, Input, Inspect, LogLimits, N14Error, OrderOutcome,
+    Outbox, ProtocolViolation, ReplicationCounters, RestorationOutcome, RestoreError, StoredAmf, StoredUe,
+    StoredUes, SurvivingState, TakeoverTime, ToStore, UdmQuery, UpfChange, VersionFigures,
 };
 pub use peer_replicas::{PeerMessageOutcome, PeerReplicaCounters, PeerReplicas};
 pub use version::CodeVersion;

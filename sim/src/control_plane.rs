@@ -228,6 +228,7 @@ impl Sim {
         self.events.cpf_violations.extend(out.cpf_violations);
         self.sap_leaves(host, out.brokers);
         self.udm_leaves(host, out.udm);
+        self.charging_leaves(host, out.charging);
         for cpf in out.drained {
             self.cpf_leaves(cpf);
         }

@@ -641,6 +641,7 @@ fn name(input: &Input<'_>) -> &'static str {
         Input::PeerAmf(..) => "N14 message",
         Input::Broker(..) => "answer of a broker",
         Input::Udm(..) | Input::DeregisteredByUdm(_) => "message of the UDM",
+        Input::Charging(..) => "answer of the CHF",
         Input::Predicted(..) => "a prediction",
         Input::Tick | Input::Waited(_) => "time",
     }
@@ -662,6 +663,9 @@ fn octets_of(out: &Outbox) -> Vec<u8> {
         octets.extend(format!("{request:?}").bytes());
     }
     for query in &out.udm {
+        octets.extend(format!("{query:?}").bytes());
+    }
+    for query in &out.charging {
         octets.extend(format!("{query:?}").bytes());
     }
     for (upf, message) in &out.pfcp {

@@ -9,6 +9,7 @@
 mod agree;
 mod builder;
 mod chaos_run;
+mod chf;
 mod control_plane;
 mod cta_replica;
 mod fault_profile;
@@ -56,6 +57,7 @@ use whimbrel_user::Upf;
 pub use builder::SimBuilder;
 use builder::new_cta;
 pub use chaos_run::{ChaosRun, Deployment, gnb_config, heal_and_verify, registered};
+pub use chf::{ChfState, SimChf};
 use control_plane::ControlPlane;
 pub use cta_replica::CtaLoss;
 use cta_replica::CtaPair;
@@ -140,6 +142,7 @@ pub struct Sim {
     brokers: open::Brokers,
     /// The UDM of a core that has none of its own.
     remote_udm: udm::RemoteUdm,
+    chf: chf::SimChf,
     /// The broker of veiled UEs, and the operator's wallet.
     veil: Option<Box<veil::SimVeil>>,
     user_plane: SimUserPlane,
@@ -193,6 +196,7 @@ impl Sim {
             peer_amf: None,
             brokers: open::Brokers::default(),
             remote_udm,
+            chf: chf::SimChf::default(),
             veil: None,
             user_plane,
             manager: Manager::default(),

@@ -10,6 +10,7 @@ use whimbrel_ran::{DownlinkMessage, UplinkMessage, gnb};
 use whimbrel_resilience::Input;
 use whimbrel_resilience::cta_replica::LocalAssociation;
 
+use crate::chf::ChfMessage;
 use crate::cta_replica::ReplicaLink;
 use crate::n3::N3Datagram;
 use crate::open::OverSap;
@@ -56,6 +57,7 @@ pub(crate) enum InFlight {
     CtaReplica(ReplicaLink),
     N14(N14Message),
     Sap(OverSap),
+    Charging(ChfMessage),
     Udm(UdmMessage),
     N3(N3Datagram),
     Unit(UnitEvent),
@@ -181,6 +183,7 @@ impl Sim {
             InFlight::N14(message) => self.n14_arrives(message),
             InFlight::Sap(message) => self.sap_arrives(message),
             InFlight::Udm(message) => self.udm_arrives(message),
+            InFlight::Charging(message) => self.charging_arrives(message),
             InFlight::N3(datagram) => self.datagram_arrives(datagram),
             InFlight::Unit(event) => self.unit_event(event),
             InFlight::ToCore { association, host, stream, octets } => {

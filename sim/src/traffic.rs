@@ -34,7 +34,7 @@ impl Sim {
     }
 
     /// The data network sends packets of 1,000 octets to a UE's session, one after the other. The octets that the UPF has forwarded.
-    pub(crate) fn burst_down(&mut self, ue: UeIndex, session: PduSessionId, packets: usize) -> u64 {
+    pub fn burst_down(&mut self, ue: UeIndex, session: PduSessionId, packets: usize) -> u64 {
         let Some(to) = self.ue_ref(ue).sessions().find(|s| s.id == session).and_then(|s| s.ipv4) else {
             return 0;
         };

@@ -1,5 +1,6 @@
 //! The simulated scenarios, in one program: each links the whole core, and sixty programs took five gigabytes.
 
+mod charging;
 mod common;
 
 mod access;

@@ -1,6 +1,6 @@
 //! Lanes: the concurrent procedures of one UE, and what each awaits.
 //!
-//! A UE has one mobility lane, one for its handover, and two per PDU session; each runs at most one procedure. Lanes are polled
+//! A UE has one mobility lane, one for its handover, and three per PDU session; each runs at most one procedure. Lanes are polled
 //! in their order here, so that the outputs of one input have one order everywhere.
 
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,8 @@ pub(crate) enum Lane {
     Session(PduSessionId),
     /// Awaits the gNB's answer to a session resource setup whose procedure has ended.
     PendingSetup(PduSessionId),
+    /// Charging of a PDU session, beside the session's procedures.
+    Charging(PduSessionId),
 }
 
 /// The procedures that can run on a lane; collisions are judged by them.
@@ -69,6 +71,8 @@ pub enum Procedure {
     PduSessionResourceSetup,
     /// TS 23.527 §4.3: a session is established again at a UPF that has lost it.
     SessionRestoration,
+    /// TS 32.255 §5.2.2.2: usage of a session is reported to the CHF, which gives another quota.
+    ChargingUpdate,
 }
 
 /// Why an await ended without its input.

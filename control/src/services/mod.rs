@@ -1,10 +1,11 @@
-//! The service operations between network functions, named as in TS 29.502, TS 29.503 and TS 29.518.
+//! The service operations between network functions, named as in TS 29.502, TS 29.503, TS 29.518 and TS 32.290.
 //!
 //! AMF, SMF and UDM name nothing of each other but these: requests and answers are values, and none borrows the other's data. So an
 //! operation of the UDM may be answered in the same turn or, by another vendor's UDM over HTTP/2, later. `dispatch` puts the functions together;
 //! `control/tests/seams.rs` reads the imports.
 
 pub(crate) mod namf;
+pub(crate) mod nchf;
 pub(crate) mod nsmf;
 pub(crate) mod nudm;
 
@@ -31,12 +32,15 @@ pub(crate) struct NetworkFunctions {
 pub enum NfType {
     /// Unified data management.
     Udm,
+    /// The charging function of TS 32.290.
+    Chf,
 }
 
 impl fmt::Display for NfType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Udm => "UDM",
+            Self::Chf => "CHF",
         })
     }
 }

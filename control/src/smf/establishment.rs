@@ -13,7 +13,7 @@ use whimbrel_nas::sm::{self, EstablishmentAccept, EstablishmentReject, Establish
 use super::qos::{QosConstraints, initial_flows, marks};
 use super::up_connection::{UpConnectionFailure, set_downlink_tunnel, set_up};
 use super::{
-    area, families, n4, pco,
+    area, charging, families, n4, pco,
     release::{self, release_locally},
     send,
     status::{self, status},
@@ -85,6 +85,7 @@ async fn establishment(
     terms.session.pti = pti;
     ue.with(|p| p.sessions.insert(psi, Box::new(terms.session)));
     udm_client::register_session(ue, psi); // step 4
+    charging::begin(ue, psi).await?; // TS 32.255 §5.2.2.2: before the UPF forwards anything
     n4::establish(ue, psi, terms.subscribed).await?; // step 10: N4, tunnel and addresses
     let accept = accept(ue, psi, pti, &request, narrowed)?;
     let tunnel = match set_up(ue, psi, Some(&accept)).await {
@@ -189,6 +190,7 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
         usage: SessionUsage::default(),
         emergency: data.emergency,
         up_security, // TS 33.515 §4.2.2.1.1
+        charging: None,
     };
     Ok(Terms { session, subscribed, narrowed })
 }

@@ -3,6 +3,7 @@
 //! The AMF calls it through [`crate::services::nsmf`], it calls the AMF through [`crate::services::namf`].
 
 pub(crate) mod area;
+pub(crate) mod charging;
 mod context;
 mod establishment;
 pub(crate) mod handover;
@@ -51,8 +52,10 @@ use crate::state::{Ambr, UeContext};
 use status::{pti_is_taken, status};
 
 pub use crate::state::{
-    CountedReports, FlowRule, Marks, Modification, PendingChange, QosFlow, SmContext, Tunnel, UpState,
+    CountedReports, FlowRule, Marks, Modification, PendingChange, QosFlow, SessionCharging, SmContext,
+    Tunnel, UpState,
 };
+pub use charging::add_last_usage;
 pub use n4::{
     Downlink, changes_cp_f_seid, deletion, deletion_of_orphan, departure, modification, no_forwarding,
     no_such_session,

@@ -124,6 +124,7 @@ pub(super) async fn restore(ue: Ue, psi: PduSessionId) -> Result<(), ProcedureEn
         if let Some(s) = p.sessions.get_mut(&psi) {
             // The UPF numbers its usage reports from the beginning.
             (s.up_seid, s.usage.counted) = (restored.map(|f| f.seid), None);
+            s.charging.iter_mut().for_each(|c| c.counted = None);
         }
     });
     Ok(())
@@ -453,17 +454,25 @@ pub(super) fn delete(ue: Ue, psi: PduSessionId) {
     super::establishment::emit_change(ue, psi, SessionChange::Released);
     super::udm_client::deregister_session(ue, psi);
     ue.amf().sm_context_released(ue, psi);
-    let at: Vec<At> = ue.with(|p| {
+    let (at, anchor, session) = ue.with(|p| {
         let anchor = At::anchor(p, psi);
-        p.sessions.remove(&psi);
+        let session = p.sessions.remove(&psi);
         let intermediate = p.intermediate_upfs.extract_if(.., |i| i.psi == psi);
-        intermediate.map(|i| At::of(&i)).chain(anchor).collect()
+        (intermediate.map(|i| At::of(&i)).collect::<Vec<_>>(), anchor, session)
     });
     at.into_iter().for_each(|at| delete_at_upf(ue, at.upf, at.seid));
+    let deletion = anchor.map(|at| ask_deletion(ue, at));
+    if let Some(charging) = session.and_then(|s| s.charging) {
+        super::charging::end(ue, psi, *charging, deletion);
+    }
 }
 
 pub(super) fn delete_at_upf(ue: Ue, upf: UpfId, seid: Seid) {
-    ue.emit(Effect::N4 { upf, octets: deletion(seid) }, None);
+    ask_deletion(ue, At { upf, seid });
+}
+
+fn ask_deletion(ue: Ue, At { upf, seid }: At) -> OutputId {
+    ue.emit(Effect::N4 { upf, octets: deletion(seid) }, None)
 }
 
 /// The request that deletes a UPF's session.
@@ -536,6 +545,7 @@ pub(crate) fn report(ue: Ue, upf: UpfId, psi: u8, octets: &[u8]) {
         return answer_report(ue, upf, Seid(0), frame.header.sequence, unknown);
     };
     count(ue, psi, &m.usage_reports);
+    super::charging::usage_reported(ue, psi);
     let seid = up_seid.unwrap_or(Seid(0));
     let mut response = SessionReportResponse::new(Cause::RequestAccepted);
     response.update_bar = m.downlink_data_report.is_some().then(|| extended(ue)).flatten();

@@ -32,6 +32,7 @@ pub(super) fn take_late(ue: Ue, upf: UpfId, cp_seid: Option<Seid>, up_seid: Seid
         let comes_up = p.lanes.procedure(Lane::Session(psi)) == Some(Procedure::UpConnectionActivation);
         let Some(s) = p.sessions.get_mut(&psi).filter(|_| comes_up) else { return false };
         (s.up_seid, s.usage.counted) = (Some(up_seid), None);
+        s.charging.iter_mut().for_each(|c| c.counted = None);
         true
     })
 }

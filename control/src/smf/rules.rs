@@ -11,16 +11,19 @@ use whimbrel_pfcp::ie::{
     FTeid, FarId, FramedIpv6Route, FramedRoute, Gate, GateStatus, InterfaceType, MeasurementMethod,
     MeasurementPeriod, NetworkInstance, OuterHeaderCreation, OuterHeaderRemoval,
     OuterHeaderRemovalDescription, PdnType, PdrId, Precedence, QerBitRate, QerId, ReportingTriggers, Rqi,
-    SessionEstablishmentFlags, SourceInterface, SuggestedBufferingPacketsCount, UeIpAddress, UrrId,
-    UserPlaneInactivityTimer, Volume,
+    SessionEstablishmentFlags, SourceInterface, SuggestedBufferingPacketsCount, TimeQuota, TimeThreshold,
+    UeIpAddress, UrrId, UserPlaneInactivityTimer, Volume,
 };
 use whimbrel_pfcp::msg::SessionEstablishmentRequest;
-use whimbrel_pfcp::rule::{CreateBar, CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi};
+use whimbrel_pfcp::rule::{
+    CreateBar, CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi, UpdateUrr,
+};
 
 use super::marking::downlink_far;
 use crate::config::{Buffering, N3IpVersion, RuleForm};
 use crate::filter;
 use crate::policy::{DEFAULT_PRECEDENCE, FlowGate};
+use crate::services::nchf::GrantedQuota;
 use crate::state::{
     Ambr, DEFAULT_QFI, DEFAULT_RULE, FlowRule, QosFlow, SmContext, SubscribedDnn, Tunnel, UsageReporting,
 };
@@ -39,6 +42,8 @@ pub(super) const BAR: BarId = BarId(1);
 pub(super) const SESSION_QER: QerId = QerId(1);
 /// The URR of the session's volume.
 pub(super) const SESSION_URR: UrrId = UrrId(1);
+/// The URR of a charged session, which has the quota.
+pub(super) const CHARGING_URR: UrrId = UrrId(2);
 
 /// The PDR of a QoS rule in one direction.
 const fn pdr_id(rule: u8, uplink: bool) -> PdrId {
@@ -109,6 +114,7 @@ pub(super) fn establishment(
     request.create_qers = vec![session, default];
     request.create_qers.extend(s.qos.flows.iter().map(create_qer));
     request.create_urrs = vec![session_urr(reporting)];
+    request.create_urrs.extend(s.charging.as_deref().map(|c| charging_urr(c.quota.as_ref())));
     request
 }
 
@@ -217,6 +223,70 @@ fn session_urr(reporting: UsageReporting) -> CreateUrr {
     urr
 }
 
+/// The quota of a charged session (TS 29.244 §5.2.2.2.1). Without a quota, usage is measured alone.
+fn charging_urr(quota: Option<&GrantedQuota>) -> CreateUrr {
+    let change = quota_change(quota);
+    let mut urr = CreateUrr::new(
+        CHARGING_URR,
+        change.measurement_method.unwrap_or(MeasurementMethod::VOLUM),
+        change.reporting_triggers.unwrap_or_default(),
+    );
+    urr.volume_quota = change.volume_quota;
+    urr.volume_threshold = change.volume_threshold;
+    urr.time_quota = change.time_quota;
+    urr.time_threshold = change.time_threshold;
+    urr.measurement_period = change.measurement_period;
+    urr
+}
+
+/// Interval of reports while traffic passes without a quota, in seconds.
+const WITHOUT_QUOTA_S: u32 = 300;
+
+/// The change of a charged session's quota. Absent IEs stay as they are at the UPF (TS 29.244 §7.5.4.4), so each limit that the new quota
+/// does not have is replaced by one that is not reached.
+pub(super) fn quota_change(quota: Option<&GrantedQuota>) -> UpdateUrr {
+    let mut urr = UpdateUrr::new(CHARGING_URR);
+    let mut triggers = ReportingTriggers::default();
+    let Some(q) = quota else {
+        urr.measurement_method = Some(MeasurementMethod::VOLUM | MeasurementMethod::DURAT);
+        urr.reporting_triggers = Some(ReportingTriggers::PERIO);
+        urr.measurement_period = Some(MeasurementPeriod(WITHOUT_QUOTA_S));
+        urr.volume_quota = Some(Volume { total: Some(u64::MAX), ..Volume::default() });
+        urr.time_quota = Some(TimeQuota(u32::MAX));
+        return urr;
+    };
+    urr.measurement_method = Some(MeasurementMethod::VOLUM | MeasurementMethod::DURAT);
+    let volume = Volume { total: q.total, ul: q.uplink, dl: q.downlink };
+    let limited = [volume.total, volume.ul, volume.dl].iter().any(Option::is_some);
+    urr.volume_quota = Some(if limited { volume } else { Volume { total: Some(u64::MAX), ..volume } });
+    triggers = triggers.with(ReportingTriggers::VOLQU);
+    // The last quota is used up without another question.
+    let before_end = |threshold: Option<u64>| threshold.filter(|t| *t > 0 && q.last.is_none());
+    if let Some(threshold) = before_end(q.volume_threshold).filter(|_| limited) {
+        let at = |granted: Option<u64>| granted.map(|g| g.saturating_sub(threshold)).filter(|at| *at > 0);
+        let at = Volume { total: at(volume.total), ul: at(volume.ul), dl: at(volume.dl) };
+        if [at.total, at.ul, at.dl].iter().any(Option::is_some) {
+            triggers = triggers.with(ReportingTriggers::VOLTH);
+            urr.volume_threshold = Some(at);
+        }
+    }
+    urr.time_quota = Some(TimeQuota(q.time_s.unwrap_or(u32::MAX)));
+    triggers = triggers.with(ReportingTriggers::TIMQU);
+    if let Some(granted) = q.time_s
+        && let Some(threshold) = before_end(q.time_threshold_s.map(u64::from))
+        && let Some(at) = u64::from(granted).checked_sub(threshold).filter(|at| *at > 0)
+    {
+        triggers = triggers.with(ReportingTriggers::TIMTH);
+        urr.time_threshold = Some(TimeThreshold(u32::try_from(at).unwrap_or(u32::MAX)));
+    }
+    if let Some(validity) = q.validity_s.filter(|s| *s > 0) {
+        triggers = triggers.with(ReportingTriggers::PERIO);
+        urr.measurement_period = Some(MeasurementPeriod(validity));
+    }
+    urr.reporting_triggers = Some(triggers);
+    urr
+}
+
 /// TS 23.501 §5.6.14, TS 29.244 §5.16: framed routes of the session's address families.
 fn frame(pdi: &mut Pdi, s: &SmContext, routes: &[(IpAddr, u8)]) {
     let (v4, v6) = super::families(s.session_type);
@@ -291,7 +361,10 @@ impl Pdrs<'_> {
         let mut pdr = CreatePdr::new(pdr_id(rule, uplink), Precedence(precedence.into()), pdi, far);
         pdr.outer_header_removal = uplink.then(|| removed_header(self.form.n3_ip_version));
         pdr.qer_ids = qers;
-        pdr.urr_ids = vec![SESSION_URR];
+        pdr.urr_ids = match &self.session.charging {
+            Some(_) => vec![SESSION_URR, CHARGING_URR],
+            None => vec![SESSION_URR],
+        };
         pdr
     }
 

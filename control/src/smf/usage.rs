@@ -4,7 +4,7 @@ use whimbrel_ids::PduSessionId;
 use whimbrel_pfcp::ie::UrSeqn;
 use whimbrel_pfcp::rule::UsageReport;
 
-use super::rules::SESSION_URR;
+use super::rules::{CHARGING_URR, SESSION_URR};
 use crate::procedure::Ue;
 use crate::state::CountedReports;
 
@@ -13,7 +13,7 @@ impl CountedReports {
     /// not.
     ///
     /// Spec: TS 29.244 §8.2.71: numbers of one URR rise by one, from report to report, and wrap.
-    fn note(counted: &mut Option<Box<Self>>, UrSeqn(number): UrSeqn) -> bool {
+    pub(super) fn note(counted: &mut Option<Box<Self>>, UrSeqn(number): UrSeqn) -> bool {
         let Some(counted) = counted else {
             *counted = Some(Self { newest: number, before: 0 }.into());
             return true;
@@ -52,6 +52,12 @@ pub(super) fn count(ue: Ue, psi: PduSessionId, reports: &[UsageReport]) {
                     session.count(ul, dl);
                 }
             }
+        }
+        if let Some(charging) = &mut s.charging {
+            reports
+                .iter()
+                .filter(|r| r.urr_id == CHARGING_URR)
+                .for_each(|r| super::charging::count(charging, r));
         }
     });
 }

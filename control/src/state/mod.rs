@@ -7,6 +7,7 @@
 //! | `amf_context`, `connection`, `handover`, `context_transfer` | the AMF's part |
 //! | `sm_context`, `qos_flow` | the SMF's part, one per PDU session |
 //! | `intermediate_upf` | UPFs between gNB and anchor |
+//! | `session_charging` | what the CHF granted for a session, and what it does not know yet |
 //! | `session_grant`, `veil_session` | the broker's grant, if the UE is a broker's user |
 //! | `subscription` | the subscription, from the UDM |
 
@@ -17,6 +18,7 @@ mod context_transfer;
 mod handover;
 mod intermediate_upf;
 mod qos_flow;
+mod session_charging;
 mod session_grant;
 mod sm_context;
 mod subscription;
@@ -28,6 +30,7 @@ pub use connection::{Connection, HandoverSource, RELEASE_GRACE};
 pub use handover::Target;
 pub use intermediate_upf::{IntermediateUpf, IntermediateUpfStage};
 pub use qos_flow::{FlowRule, Marks, QosFlow};
+pub use session_charging::SessionCharging;
 pub use session_grant::SessionGrant;
 pub(crate) use session_grant::UsageReporting;
 pub use sm_context::{

@@ -8,6 +8,7 @@ use whimbrel_nas::ie::{PduSessionType, SscMode};
 use whimbrel_nas::sm::Pti;
 
 use super::qos_flow::{Marks, QosFlow};
+use super::session_charging::SessionCharging;
 use super::subscription::{Ambr, Arp};
 use crate::config::UpSecurity;
 use crate::policy::{FlowGate, FlowName};
@@ -64,6 +65,8 @@ pub struct SmContext {
     pub emergency: bool,
     /// User plane security policy, for the lifetime of the session (TS 33.501 §6.6.1); none: the gNB decides.
     pub up_security: Option<UpSecurity>,
+    /// Charging by the CHF; boxed, since most sessions are not charged.
+    pub charging: Option<Box<SessionCharging>>,
 }
 
 /// The addresses of a UE in one session.

@@ -19,6 +19,7 @@ fn sent(harness: &mut UeHarness, batches: &[Batch]) -> Vec<String> {
         Effect::N4 { octets, .. } | Effect::N4Answer { octets, .. } => n4_name(octets),
         Effect::Page { .. } => "PAGING".into(),
         Effect::Udm(request) => format!("UDM: {}", udm_name(request)),
+        Effect::Charging(_) => "CHF: charging of a session".into(),
         Effect::PeerAmf { .. } => "N14 message".into(),
         Effect::Broker(_) => "question to the broker".into(),
     };

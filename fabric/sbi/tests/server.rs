@@ -330,17 +330,19 @@ fn late_requests_are_refused_where_that_is_configured() {
 #[test]
 fn a_handler_that_panics_or_hangs_is_answered_for() {
     run(async {
-        let settings = ServerSettings { request_within: Duration::from_secs(2), ..ServerSettings::default() };
-        let server = SbiServer::start(listener(), settings, |request| async move {
-            match request.uri.path() {
-                "/hang" => std::future::pending().await,
-                _ => panic!("as the test has it"),
-            }
-        });
-        let server = server.unwrap();
-        let hung = client().send(get(server.address(), "/hang")).await.unwrap();
+        let within = |seconds| ServerSettings {
+            request_within: Duration::from_secs(seconds),
+            ..ServerSettings::default()
+        };
+        let hanging = SbiServer::start(listener(), within(2), |_| std::future::pending());
+        let hung = client().send(get(hanging.unwrap().address(), "/")).await.unwrap();
         assert_eq!(hung.problem().cause.unwrap().as_str(), "TIMED_OUT_REQUEST");
-        let panicked = client().send(get(server.address(), "/")).await.unwrap();
+        // A panic whose backtrace is printed takes seconds.
+        let panicking = SbiServer::start(listener(), within(60), |_| async { panic!("as the test has it") });
+        let panicking = panicking.unwrap();
+        let mut request = get(panicking.address(), "/");
+        request.within = Duration::from_secs(60);
+        let panicked = client().send(request).await.unwrap();
         assert_eq!(panicked.problem().cause.unwrap().as_str(), "SYSTEM_FAILURE");
     });
 }

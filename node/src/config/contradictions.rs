@@ -31,6 +31,7 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
     super::foresight::check(config, pass);
     super::veil::check(config, pass);
     super::sbi::check(config, pass);
+    super::charging::check(config, pass);
     super::peer_amfs::check(config, pass);
     cluster(config, pass);
     super::unit::check(config, pass);

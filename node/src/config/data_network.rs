@@ -8,6 +8,7 @@ use whimbrel_ids::{Dnn, SNssai, Tac};
 use whimbrel_user::Firewall;
 use whimbrel_user_io::RouterLink;
 
+use super::charging::ChargingConfig;
 use super::section::Section;
 use super::value::{NetworkPrefix, Value, words};
 
@@ -32,6 +33,7 @@ pub struct DataNetworkConfig {
     pub ladn: Vec<Tac>,
     pub ladn_leaving: LadnLeaving,
     pub predicted: bool,
+    pub charging: Option<ChargingConfig>,
     pub firewall: Option<Firewall>,
     pub flows: Vec<FlowPolicy>,
     pub treatments: BTreeMap<FlowName, Treatment>,
@@ -201,6 +203,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<DataNetworkConfig> {
                 true,
                 "Predict handovers of UEs with a session of it, if `foresight.enabled` is set.",
             ),
+            charging: super::charging::read(s),
             firewall: super::firewall::read(s),
             flows: Vec::new(),
             treatments: BTreeMap::new(),

@@ -8,6 +8,7 @@ mod amf;
 mod audit;
 pub mod broker;
 mod buffering;
+mod charging;
 mod cluster;
 mod contradictions;
 mod data_network;

@@ -22,6 +22,8 @@ pub struct Sbi {
     pub access_tokens: bool,
     /// Where requests to the UDM go.
     pub udm: UdmSource,
+    /// Where requests to the CHF go.
+    pub chf: ChfSource,
     /// Services that this core offers to other functions.
     pub offer: Vec<OfferedService>,
     /// How long another function may take for an answer.
@@ -119,6 +121,38 @@ impl Value for UdmSource {
     }
 }
 
+/// Where requests to the charging function go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ChfSource {
+    /// Nothing is charged.
+    #[default]
+    Off,
+    /// To a CHF that the NRF names.
+    Nrf,
+    /// To the CHF at this API root.
+    At(ApiRoot),
+}
+
+impl Value for ChfSource {
+    fn read(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            "off" => Ok(Self::Off),
+            "nrf" => Ok(Self::Nrf),
+            other => ApiRoot::read(other)
+                .map(Self::At)
+                .map_err(|_| "off, nrf, or the API root of a CHF such as http://192.0.2.9:7777".into()),
+        }
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Off => "off".into(),
+            Self::Nrf => "nrf".into(),
+            Self::At(root) => root.show(),
+        }
+    }
+}
+
 impl Value for NfInstanceId {
     fn read(text: &str) -> Result<Self, String> {
         Self::new(text.trim())
@@ -170,6 +204,11 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Sbi> {
             UdmSource::Embedded,
             "Where requests to the UDM go: `embedded` (the subscribers of this core), `nrf` (a UDM that the NRF names), or a UDM's API root.",
         );
+        let chf = s.value(
+            "chf",
+            ChfSource::Off,
+            "Where requests to the CHF go for data networks with `charging`: `off`, `nrf` (a CHF that the NRF names), or a CHF's API root.",
+        );
         let offer = s.list::<OfferedService>(
             "offer",
             vec![],
@@ -201,12 +240,24 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Sbi> {
             "NF instance identity of the NRF whose tokens are accepted. Without it, that of no token is looked at.",
         );
         let Some(address) = address else {
-            if nrf.is_some() || udm != UdmSource::Embedded || !offer.is_empty() {
+            let is_used = udm != UdmSource::Embedded || chf != ChfSource::Off || !offer.is_empty();
+            if nrf.is_some() || is_used {
                 s.refuse("address", "other functions could not notify this core", "write the address and port at which they reach it");
             }
             return None;
         };
-        Some(Sbi { address, nrf, access_tokens, udm, offer, answer_within, tls, token_key, token_issuer })
+        Some(Sbi {
+            address,
+            nrf,
+            access_tokens,
+            udm,
+            chf,
+            offer,
+            answer_within,
+            tls,
+            token_key,
+            token_issuer,
+        })
     })
 }
 
@@ -227,6 +278,13 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
             "sbi.udm",
             "no NRF is named that could tell where the UDM is",
             "write `sbi.nrf`, or the API root of the UDM",
+        );
+    }
+    if sbi.chf == ChfSource::Nrf && sbi.nrf.is_none() {
+        pass.refuse(
+            "sbi.chf",
+            "no NRF is named that could say where the CHF is",
+            "write `sbi.nrf`, or the API root of the CHF",
         );
     }
     if sbi.token_key.is_some() && sbi.offer.is_empty() {

@@ -132,6 +132,7 @@ fn data_network(network: &DataNetworkConfig) -> control::DataNetwork {
         p_cscf_v6: sixes(&network.p_cscf),
         mtu: network.mtu,
         up_security: up_security(network),
+        charging: network.charging.map(|charging| charging.control()),
     }
 }
 

@@ -734,6 +734,7 @@ impl Observer {
             | RefusalKind::Congestion
             | RefusalKind::SessionType
             | RefusalKind::Resources
+            | RefusalKind::Charging
             | RefusalKind::NetworkFailure
             | RefusalKind::Protocol => String::new(),
         }
@@ -888,6 +889,7 @@ fn name_of(procedure: Procedure) -> ProcedureName {
         }
         Procedure::UpConnectionDeactivation => ProcedureName::UpConnectionDeactivation,
         Procedure::SessionRestoration => ProcedureName::SessionRestoration,
+        Procedure::ChargingUpdate => ProcedureName::ChargingUpdate,
     }
 }
 

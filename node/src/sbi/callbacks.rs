@@ -4,21 +4,30 @@
 use std::sync::atomic::Ordering;
 
 use hyper::{Method, StatusCode};
+use whimbrel_ids::PduSessionId;
 use whimbrel_sbi::problem::{of_status, problem};
 use whimbrel_sbi::{ProtocolCause, ReceivedRequest, SbiResponse};
+use whimbrel_sbi_types::nchf::{ChargingNotificationType, ChargingNotifyRequest};
 use whimbrel_sbi_types::nudm_sdm::ModificationNotification;
 use whimbrel_sbi_types::nudm_uecm::{DeregistrationData, DeregistrationReason};
 
 use super::identity::supi_of;
 use super::{Edge, SbiInput};
 
-/// The beginning of the path of all callbacks.
+/// The beginning of the path of a UDM's callbacks.
 pub(super) const PATH: &str = "/callbacks/udm";
+
+/// The beginning of the path of a CHF's callbacks; subscriber and session follow.
+pub(super) const CHF_PATH: &str = "/callbacks/chf";
 
 impl Edge {
     /// Answers a callback, which becomes an input of the CTA.
     pub(super) async fn callback(&self, request: &ReceivedRequest) -> SbiResponse {
         let not_found = || problem(ProtocolCause::ResourceUriStructureNotFound, "there is no such callback");
+        if let Some(path) = request.uri.path().strip_prefix(CHF_PATH).and_then(|path| path.strip_prefix('/'))
+        {
+            return self.charging_callback(path, request);
+        }
         let Some(path) = request.uri.path().strip_prefix(PATH).and_then(|path| path.strip_prefix('/')) else {
             return not_found();
         };
@@ -50,6 +59,36 @@ impl Edge {
         }
         self.counts.callbacks.fetch_add(1, Ordering::Relaxed);
         if self.input.send(input).is_ok() {
+            self.console.commands.wake();
+        }
+        SbiResponse::no_content()
+    }
+    /// Nchf_ConvergedCharging_Notify (TS 32.290 §5.3.2.5).
+    fn charging_callback(&self, path: &str, request: &ReceivedRequest) -> SbiResponse {
+        let Some((subscriber, session)) = path.split_once('/') else {
+            return problem(ProtocolCause::ResourceUriStructureNotFound, "there is no such callback");
+        };
+        if request.method != Method::POST {
+            return of_status(StatusCode::METHOD_NOT_ALLOWED.as_u16(), None, "callbacks are sent by POST");
+        }
+        let psi = session.parse().ok().and_then(PduSessionId::new);
+        let Some((supi, psi)) = supi_of(subscriber).zip(psi) else {
+            return problem(ProtocolCause::ResourceContextNotFound, "the path names no session");
+        };
+        let abort = match request.read::<ChargingNotifyRequest>().map(|order| order.notification_type) {
+            Ok(ChargingNotificationType::Reauthorization) => false,
+            Ok(ChargingNotificationType::AbortCharging) => true,
+            Ok(ChargingNotificationType::Unknown(_)) => {
+                return of_status(
+                    StatusCode::BAD_REQUEST.as_u16(),
+                    None,
+                    "this notificationType has no effect",
+                );
+            }
+            Err(refusal) => return refusal,
+        };
+        self.counts.callbacks.fetch_add(1, Ordering::Relaxed);
+        if self.input.send(SbiInput::ChargingNotified { supi, psi, abort }).is_ok() {
             self.console.commands.wake();
         }
         SbiResponse::no_content()

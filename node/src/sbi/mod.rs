@@ -4,6 +4,9 @@
 #![allow(clippy::result_large_err, reason = "a refusal is a response, and is made once for a request")]
 
 mod callbacks;
+mod charging;
+#[cfg(test)]
+mod charging_tests;
 mod identity;
 mod offered;
 mod peer;
@@ -22,20 +25,22 @@ use std::sync::mpsc;
 
 use tokio::sync::{Mutex, mpsc as queue};
 use tracing::{info, warn};
+use whimbrel_control::charging::ChargingAnswer;
 use whimbrel_control::udm::{NfType, ServiceFault, UdmAnswer, UdmError, UdmRequest};
 use whimbrel_control::{Event, OutputId, Procedure, UeEvent, UeId};
-use whimbrel_ids::{Guami, Supi};
-use whimbrel_resilience::UdmQuery;
+use whimbrel_ids::{Guami, PduSessionId, Supi};
+use whimbrel_resilience::{ChargingQuery, UdmQuery};
 use whimbrel_sbi::nrf::NrfClient;
 use whimbrel_sbi::{ReceivedRequest, SbiResponse, SbiServer, ServerSettings};
 use whimbrel_sbi_types::common::NfInstanceId;
 
+use self::charging::Charging;
 pub use self::offered::SubscriptionForm;
 use self::offered::{CallbackPolicy, OfferedServices, ServiceAuthorization};
 use self::peer::{Peer, PeerSource};
 use self::udm::{Consumer, Udm};
 use crate::config::Config;
-use crate::config::sbi::{Sbi, UdmSource};
+use crate::config::sbi::{ChfSource, Sbi, UdmSource};
 use crate::observation::{Console, Metric, MetricSample};
 
 /// Requests under way: two seconds of the busiest core's registrations. Further ones are answered with [`ServiceFault::Busy`].
@@ -45,6 +50,17 @@ const UNDER_WAY_MAX: usize = 4_096;
 pub enum SbiInput {
     /// The UDM's answer to a request, with the request.
     Answer(UeId, OutputId, Box<(UdmRequest, UdmAnswer)>),
+    /// The CHF's answer to a request.
+    Charged(UeId, OutputId, Box<ChargingAnswer>),
+    /// The CHF orders a session's usage to be reported, or with `abort` its charging to end.
+    ChargingNotified {
+        /// The subscriber of the session.
+        supi: Supi,
+        /// Identity of the session.
+        psi: PduSessionId,
+        /// Charging of the session ends.
+        abort: bool,
+    },
     /// The UDM has deregistered a subscriber from this AMF.
     Deregistered(Supi),
     /// The UDM has changed a subscription.
@@ -67,10 +83,17 @@ pub struct NetworkFunctions {
 /// Input of the thread of the interfaces, from the control thread.
 enum ThreadInput {
     Query(UdmQuery),
+    Charging(ChargingQuery),
     /// A subscriber has registered at the AMF of this core.
     RegisteredHere(Supi),
     /// Subscribers have changed in the store; all of them with `None`.
     SubscribersChanged(Option<Vec<Supi>>),
+}
+
+/// A request to another function.
+enum RemoteQuery {
+    Udm(UdmQuery),
+    Charging(ChargingQuery),
 }
 
 /// Figures of the interfaces.
@@ -130,18 +153,36 @@ impl NetworkFunctions {
     /// Passes a request on.
     pub fn ask(&mut self, query: UdmQuery) {
         self.counts.asked.fetch_add(1, Ordering::Relaxed);
-        let room = self.counts.under_way.load(Ordering::Relaxed) < UNDER_WAY_MAX;
-        if room && let Some(sender) = &self.sender {
-            self.counts.under_way.fetch_add(1, Ordering::Relaxed);
-            if sender.send(ThreadInput::Query(query.clone())).is_ok() {
-                return;
-            }
+        if self.send(ThreadInput::Query(query.clone())) {
+            return;
         }
         let UdmQuery { ue, to, request } = query;
         let answer = failed(&request, ServiceFault::Busy);
         self.refused.push(SbiInput::Answer(ue, to, Box::new((request, answer))));
         // The answer is taken in the next turn, which begins at once.
         self.console.commands.wake();
+    }
+
+    /// Passes a request to the CHF on.
+    pub fn charge(&mut self, query: ChargingQuery) {
+        self.counts.asked.fetch_add(1, Ordering::Relaxed);
+        let (ue, to) = (query.ue, query.to);
+        if self.send(ThreadInput::Charging(query)) {
+            return;
+        }
+        let answer = ChargingAnswer::Failed(ServiceFault::Busy);
+        self.refused.push(SbiInput::Charged(ue, to, Box::new(answer)));
+        self.console.commands.wake();
+    }
+
+    /// Passes a request on if there is room for it.
+    fn send(&self, input: ThreadInput) -> bool {
+        let Some(sender) = &self.sender else { return false };
+        if self.counts.under_way.load(Ordering::Relaxed) >= UNDER_WAY_MAX {
+            return false;
+        }
+        self.counts.under_way.fetch_add(1, Ordering::Relaxed);
+        sender.send(input).is_ok()
     }
 
     /// A UE has registered here: an AMF that uses the UDM of this core and had it before deletes it.
@@ -204,6 +245,7 @@ impl Drop for NetworkFunctions {
 /// State of the thread of the interfaces.
 struct Edge {
     udm: Option<Udm>,
+    charging: Option<Charging>,
     offered: Option<OfferedServices>,
     /// This core's functions at the NRF.
     registered: Vec<NrfClient>,
@@ -224,15 +266,20 @@ impl Edge {
     ) -> Result<Self, String> {
         let client = peer::client(sbi)?;
         let registered = registration::register(config, sbi, &consumer, &client)?;
+        // Without an NRF the configuration is refused.
+        let of_nrf = |target| {
+            let uses_tokens = sbi.access_tokens;
+            (!registered.is_empty()).then(|| PeerSource::Nrf { nrf: registered.clone(), target, uses_tokens })
+        };
         let udm = match &sbi.udm {
             UdmSource::Embedded => None,
             UdmSource::At(root) => Some(PeerSource::At(root.clone())),
-            // Without an NRF the configuration is refused.
-            UdmSource::Nrf => (!registered.is_empty()).then(|| PeerSource::Nrf {
-                nrf: registered.clone(),
-                target: whimbrel_sbi_types::nnrf::NfType::Udm,
-                uses_tokens: sbi.access_tokens,
-            }),
+            UdmSource::Nrf => of_nrf(whimbrel_sbi_types::nnrf::NfType::Udm),
+        };
+        let chf = match &sbi.chf {
+            ChfSource::Off => None,
+            ChfSource::At(root) => Some(PeerSource::At(root.clone())),
+            ChfSource::Nrf => of_nrf(whimbrel_sbi_types::nnrf::NfType::Chf),
         };
         let offered = (!sbi.offer.is_empty()).then(|| {
             let store = crate::subscribers::open(&config.store)?;
@@ -248,13 +295,20 @@ impl Edge {
             ))
         });
         let offered = offered.transpose()?;
+        let peer = |nf, source| {
+            Peer::new(nf, source, client.clone(), sbi.answer_within, console.clone(), counts.clone())
+        };
+        let charging = chf.map(|source| {
+            let peer = peer(NfType::Chf, source);
+            info!("sessions are charged at the CHF {}", peer.root_text());
+            Charging::new(peer, consumer.clone(), sbi.address.ip(), config.requested_octets())
+        });
         let udm = udm.map(|source| {
-            let peer =
-                Peer::new(NfType::Udm, source, client, sbi.answer_within, console.clone(), counts.clone());
+            let peer = peer(NfType::Udm, source);
             info!("subscribers are those of the UDM {}", peer.root_text());
             Udm::new(peer, consumer)
         });
-        Ok(Self { udm, offered, registered, input, console, counts })
+        Ok(Self { udm, charging, offered, registered, input, console, counts })
     }
 
     /// Serves callbacks and requests until no sender is left.
@@ -271,11 +325,15 @@ impl Edge {
             async move { edge.serve(&request).await }
         });
         let _server = server.map_err(|e| warn!("other network functions cannot reach this core: {e}"));
-        // The requests of one UE go one after the other: a UDM may want to know of the authentication before it registers the AMF.
-        let mut lanes: BTreeMap<UeId, Arc<Mutex<()>>> = BTreeMap::new();
+        // The requests of one UE go one after the other: a UDM may want to know of the authentication before it registers the AMF. So do
+        // those of one session to the CHF.
+        let mut lanes: BTreeMap<(UeId, Option<PduSessionId>), Arc<Mutex<()>>> = BTreeMap::new();
         while let Some(input) = inputs.recv().await {
-            let query = match (input, &edge.offered) {
-                (ThreadInput::Query(query), _) => query,
+            let (lane, query) = match (input, &edge.offered) {
+                (ThreadInput::Query(query), _) => ((query.ue, None), RemoteQuery::Udm(query)),
+                (ThreadInput::Charging(query), _) => {
+                    ((query.ue, Some(query.request.psi)), RemoteQuery::Charging(query))
+                }
                 (ThreadInput::RegisteredHere(supi), Some(offered)) => {
                     offered.registered_here(supi);
                     continue;
@@ -289,11 +347,14 @@ impl Edge {
             if lanes.len() >= 2 * UNDER_WAY_MAX {
                 lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
             }
-            let lane = lanes.entry(query.ue).or_default().clone();
+            let lane = lanes.entry(lane).or_default().clone();
             let edge = edge.clone();
             tokio::spawn(async move {
                 let _turn = lane.lock().await;
-                edge.answer(query).await;
+                match query {
+                    RemoteQuery::Udm(query) => edge.answer(query).await,
+                    RemoteQuery::Charging(query) => edge.charge(query).await,
+                }
             });
         }
         registration::deregister(&edge.registered).await;
@@ -314,8 +375,21 @@ impl Edge {
             Some(udm) => udm.answer(&request).await,
             None => failed(&request, ServiceFault::NoInstance),
         };
+        self.answered(SbiInput::Answer(ue, to, Box::new((request, answer))));
+    }
+
+    async fn charge(&self, ChargingQuery { ue, to, request }: ChargingQuery) {
+        let answer = match &self.charging {
+            Some(charging) => charging.answer(&request).await,
+            None => ChargingAnswer::Failed(ServiceFault::NoInstance),
+        };
+        self.answered(SbiInput::Charged(ue, to, Box::new(answer)));
+    }
+
+    /// Passes an answer to the control thread.
+    fn answered(&self, answer: SbiInput) {
         self.counts.under_way.fetch_sub(1, Ordering::Relaxed);
-        if self.input.send(SbiInput::Answer(ue, to, Box::new((request, answer)))).is_ok() {
+        if self.input.send(answer).is_ok() {
             self.console.commands.wake();
         }
     }

@@ -236,6 +236,14 @@ impl Peer {
         self.failed(operation, ServiceFault::Status(reply.status), &detail);
     }
 
+    /// An answer has a part that has no effect here.
+    pub(super) fn note(&self, operation: &'static str, text: &str) {
+        let mut log = self.log.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if log.limiter.allows(clock::now(), (operation, text.to_owned())) {
+            info!("{operation} at the {} {}: {text}", self.nf, self.root_text());
+        }
+    }
+
     fn failed(&self, operation: &'static str, fault: ServiceFault, detail: &str) {
         let word = word_of(fault);
         *self
@@ -272,6 +280,7 @@ impl Peer {
 fn consumer(path: &str) -> &'static str {
     match path {
         path if path.starts_with("/nudm-ueau/") => "AUSF",
+        path if path.starts_with("/nchf-convergedcharging/") => "SMF",
         path if path.contains("/smf-registrations/") || path.contains("/sm-data") => "SMF",
         _ => "AMF",
     }
@@ -292,6 +301,7 @@ pub(super) enum RequestMethod {
 const fn component_of(nf: NfType) -> &'static str {
     match nf {
         NfType::Udm => "udm",
+        NfType::Chf => "chf",
     }
 }
 

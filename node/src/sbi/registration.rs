@@ -13,7 +13,7 @@ use whimbrel_sbi_types::nnrf::{
 
 use super::udm::Consumer;
 use crate::config::Config;
-use crate::config::sbi::{OfferedService, Sbi, UdmSource};
+use crate::config::sbi::{ChfSource, OfferedService, Sbi, UdmSource};
 
 /// How long the NRF may take to forget this core when it stops.
 const DEREGISTERED_WITHIN: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ pub(super) fn register(
     let mut amf = NfProfile::new(consumer.amf.clone(), NfType::Amf, NfStatus::Registered);
     amf.amf_info = amf_info(config, consumer);
     let mut profiles = vec![amf];
-    if sbi.access_tokens && sbi.udm == UdmSource::Nrf {
+    if sbi.access_tokens && (sbi.udm == UdmSource::Nrf || sbi.chf == ChfSource::Nrf) {
         // They offer nothing, so that no other function is to find them.
         let consumer_only =
             |id: &NfInstanceId, nf_type| NfProfile::new(id.clone(), nf_type, NfStatus::Undiscoverable);

@@ -1,5 +1,6 @@
 //! The CTA as a machine.
 
+mod charging;
 mod cpfs;
 mod drain;
 mod external;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_control::amf::{self, Load, PeerAmfId, RanNodes};
+use whimbrel_control::charging::ChargingAnswer;
 use whimbrel_control::config::Config;
 use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::open;
@@ -43,6 +45,7 @@ use crate::link::{CpfCommand, CpfReport};
 use crate::region::Rings;
 use crate::replication::CpfId;
 use crate::{CodeVersion, Cpf};
+pub use charging::ChargingQuery;
 use cpfs::{Cpfs, Service};
 pub use cpfs::{LogLimits, ProtocolViolation, ReplicationCounters};
 pub(crate) use external::{ExternalSource, ExternalValues};
@@ -118,6 +121,8 @@ pub enum Input<'a> {
     Udm(UeId, OutputId, Box<(UdmRequest, UdmAnswer)>),
     /// A remote UDM has deregistered a subscriber from this AMF (TS 29.503 §5.3.2.3.2).
     DeregisteredByUdm(Supi),
+    /// The answer of the CHF to a request ([`Outbox::charging`]).
+    Charging(UeId, OutputId, Box<ChargingAnswer>),
     /// The predictor expects a UE at this gNB, in this tracking area, within seconds (Synergy §III-C).
     Predicted(UeId, GlobalGnbId, Tai),
     /// Time that has passed.
@@ -151,6 +156,8 @@ pub struct Outbox {
     pub brokers: Vec<(UeId, OutputId, open::BrokerQuestion)>,
     /// To a remote UDM; the answers come back as [`Input::Udm`].
     pub udm: Vec<UdmQuery>,
+    /// To the CHF; the answers come back as [`Input::Charging`].
+    pub charging: Vec<ChargingQuery>,
     /// Messages of peer AMFs that were rejected.
     pub n14_errors: Vec<(PeerAmfId, N14Error)>,
     /// SCTP associations to abort; the CTA has dropped them.
@@ -177,6 +184,7 @@ impl Outbox {
         self.n14.append(&mut later.n14);
         self.brokers.append(&mut later.brokers);
         self.udm.append(&mut later.udm);
+        self.charging.append(&mut later.charging);
         self.n14_errors.append(&mut later.n14_errors);
         self.abort.append(&mut later.abort);
         self.probes.append(&mut later.probes);
@@ -253,6 +261,7 @@ pub struct Cta<S, E, I = ()> {
     /// UEs of this process that have changed since UEs were stored last. `None`: none were.
     unstored: Option<BTreeSet<UeId>>,
     restoring: RestoringUes,
+    ended_charging: charging::EndedCharging,
 }
 
 /// The CTA's term, stamped into envelopes.
@@ -293,6 +302,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             questions: Questions::default(),
             unstored: None,
             restoring: RestoringUes::default(),
+            ended_charging: Default::default(),
         }
     }
 
@@ -335,6 +345,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Input::Broker(ue, to, answer) => self.inbox.push_back((ue, Payload::Broker { to, answer })),
             Input::Udm(ue, to, exchange) => self.udm_answered(ue, to, &exchange.0, exchange.1),
             Input::DeregisteredByUdm(supi) => self.deregistered_by_udm(supi),
+            Input::Charging(ue, to, answer) => self.chf_answered(ue, to, answer),
             Input::Predicted(ue, gnb, tai) => self.predicted(ue, gnb, tai),
             Input::Tick => self.tick(now, out),
         }
@@ -346,6 +357,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// When [`Input::Tick`] has something to do.
     pub fn next_deadline(&self) -> Instant {
         let ues_and_gnbs = self.slots.next_deadline().into_iter().chain(self.ran_due).min();
+        let ues_and_gnbs = ues_and_gnbs.into_iter().chain(self.ended_charging.next_deadline()).min();
         let ues_and_gnbs = ues_and_gnbs.unwrap_or(Instant::FAR_FUTURE);
         ues_and_gnbs.min(self.upfs.next_deadline()).min(self.next_scan())
     }
@@ -603,6 +615,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             self.ran_output(now, AssociationId(u32::MAX), result, out);
         }
         self.tick_upfs(now, out);
+        self.repeat_releases(now, out);
     }
 
     /// Runs inputs that earlier ones caused, oldest first.
@@ -738,6 +751,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     self.ask_broker(now, gnb, (ue, to, request), out);
                 }
                 Effect::Udm(request) => self.ask_udm(now, UdmQuery { ue, to, request }, out),
+                Effect::Charging(request) => {
+                    self.ask_chf(now, ChargingQuery { ue, to, request: *request }, out)
+                }
             }
         }
         // After the outputs, since their streams follow from the former state: the answer to a gNB that does not get the UE goes back on

@@ -10,6 +10,7 @@ use whimbrel_control::config::Config;
 use whimbrel_control::udm::{Directory, Registrations, Subscribers};
 use whimbrel_ids::Instant;
 
+use super::charging::EndedCharging;
 use super::cpfs::{Cpfs, Service};
 use super::first::Asks;
 use super::n14::ArrivedUes;
@@ -41,6 +42,7 @@ pub(crate) struct CtaState {
     arrivals: ArrivedUes,
     questions: Questions,
     restoring: RestoringUes,
+    ended_charging: EndedCharging,
 }
 
 /// The same, borrowed from a CTA that continues.
@@ -62,6 +64,7 @@ pub(crate) struct StateOf<'a> {
     arrivals: &'a ArrivedUes,
     questions: &'a Questions,
     restoring: &'a RestoringUes,
+    ended_charging: &'a EndedCharging,
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
@@ -87,6 +90,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             arrivals: &self.arrivals,
             questions: &self.questions,
             restoring: &self.restoring,
+            ended_charging: &self.ended_charging,
         })
     }
 
@@ -125,6 +129,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             questions: state.questions,
             unstored: None,
             restoring: state.restoring,
+            ended_charging: state.ended_charging,
         }
     }
 }

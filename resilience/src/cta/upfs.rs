@@ -166,6 +166,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     ) {
         self.upfs.update_state(upf);
         for a in arrived.drain(..) {
+            if let N4Arrival::Answer { ue, to, octets } = &a {
+                self.charged_session_deleted(now, (*ue, *to), octets.as_deref(), out);
+            }
             match a {
                 // A session of a UE that is gone is deleted by the CTA itself.
                 N4Arrival::Answer { ue, octets, .. } if !self.slots.holds(ue) => {

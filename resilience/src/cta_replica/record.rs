@@ -12,6 +12,7 @@ use std::time::Duration;
 use crc32c::crc32c;
 use serde::{Deserialize, Serialize};
 use whimbrel_control::amf::PeerAmfId;
+use whimbrel_control::charging::ChargingAnswer;
 use whimbrel_control::open;
 use whimbrel_control::udm::{Subscribers, UdmAnswer, UdmRequest};
 use whimbrel_control::{AssociationId, Command, OutputId, UeId, UpfId};
@@ -91,6 +92,7 @@ pub(super) enum RecordedStep<'a> {
     AddressConfirmed(AssociationId, IpAddr),
     Udm(UeId, OutputId, Box<(UdmRequest, UdmAnswer)>),
     DeregisteredByUdm(Supi),
+    Charging(UeId, OutputId, Box<ChargingAnswer>),
 }
 
 impl<'a> RecordedStep<'a> {
@@ -116,6 +118,7 @@ impl<'a> RecordedStep<'a> {
             Input::Broker(ue, to, answer) => Self::Broker(ue, to, answer),
             Input::Udm(ue, to, exchange) => Self::Udm(ue, to, exchange),
             Input::DeregisteredByUdm(supi) => Self::DeregisteredByUdm(supi),
+            Input::Charging(ue, to, answer) => Self::Charging(ue, to, answer),
             Input::Predicted(ue, gnb, tai) => Self::Predicted(ue, gnb, tai),
             Input::Tick => Self::Tick,
         }
@@ -160,6 +163,7 @@ impl<'a> RecordedStep<'a> {
             Self::Broker(ue, to, answer) => Input::Broker(ue, to, answer),
             Self::Udm(ue, to, exchange) => Input::Udm(ue, to, exchange),
             Self::DeregisteredByUdm(supi) => Input::DeregisteredByUdm(supi),
+            Self::Charging(ue, to, answer) => Input::Charging(ue, to, answer),
             Self::Predicted(ue, gnb, tai) => Input::Predicted(ue, gnb, tai),
             Self::Tick => Input::Tick,
             Self::Order(order) => return cta.order(now, order, out),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use tracing::{info, warn};
-use whimbrel_control::{AssociationId, UpfId};
+use whimbrel_control::{AssociationId, Command, UpfId};
 use whimbrel_ids::Instant;
 use whimbrel_resilience::cta_replica::ReplicaRecord;
 use whimbrel_resilience::link::ToCtaReplica;
@@ -262,6 +262,14 @@ impl ControlLoop {
         for input in inputs {
             match input {
                 SbiInput::Answer(ue, to, exchange) => self.handle_input(now, Input::Udm(ue, to, exchange)),
+                SbiInput::Charged(ue, to, answer) => self.handle_input(now, Input::Charging(ue, to, answer)),
+                SbiInput::ChargingNotified { supi, psi, abort } => {
+                    let order =
+                        if abort { Command::AbortCharging(psi) } else { Command::ReportCharging(psi) };
+                    if let Some(ue) = self.active.cta().find(supi) {
+                        self.handle_input(now, Input::Command(ue, order));
+                    }
+                }
                 SbiInput::Deregistered(supi) => self.handle_input(now, Input::DeregisteredByUdm(supi)),
                 SbiInput::SubscriptionChanged(supi) => {
                     self.handle_input(now, Input::SubscribersChanged(Some(&[supi])));

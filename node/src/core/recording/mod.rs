@@ -148,6 +148,7 @@ impl RecordedInput {
             | Input::Broker(..)
             | Input::Udm(..)
             | Input::DeregisteredByUdm(_)
+            | Input::Charging(..)
             | Input::Predicted(..) => return None,
         })
     }
