@@ -72,7 +72,7 @@ impl SmfTeids {
         self.find(teid.0).1
     }
 
-    /// A session has a TEID from now on, whoever had it before.
+    /// From now on this session has the TEID, even if another one had it before.
     pub(crate) fn insert(&mut self, teid: Teid, session: u32) {
         if teid.0 == 0 {
             return;

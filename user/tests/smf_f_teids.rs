@@ -123,7 +123,7 @@ fn f_teids_that_are_no_tunnels_of_this_upf_are_refused() {
     }
 }
 
-#[test] // TS 23.527 §4.3: a UPF that lost its sessions has them again with the tunnels that they had, whoever chose these
+#[test] // TS 23.527 §4.3: a UPF that lost its sessions has them again with the tunnels that they had, chosen by the UPF or by the SMF
 fn sessions_are_restored_with_their_tunnels() {
     let mut net = Net::with(smf_allocates());
     let restoring = |cp_seid, teid| SessionEstablishmentRequest {

@@ -127,7 +127,7 @@ pub struct ServerCounts {
 }
 
 #[derive(Default)]
-struct Counters {
+struct AtomicServerCounts {
     connections_refused: AtomicU64,
     requests: AtomicU64,
     requests_refused: AtomicU64,
@@ -136,7 +136,7 @@ struct Counters {
     open: Mutex<BTreeMap<IpAddr, usize>>,
 }
 
-impl Counters {
+impl AtomicServerCounts {
     fn open(&self) -> MutexGuard<'_, BTreeMap<IpAddr, usize>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -146,7 +146,7 @@ impl Counters {
 pub struct SbiServer {
     address: SocketAddr,
     stop: watch::Sender<bool>,
-    counters: Arc<Counters>,
+    counters: Arc<AtomicServerCounts>,
 }
 
 impl core::fmt::Debug for SbiServer {
@@ -167,7 +167,7 @@ impl SbiServer {
         let address = listener.local_addr()?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let (stop, stopped) = watch::channel(false);
-        let counters = Arc::new(Counters::default());
+        let counters = Arc::new(AtomicServerCounts::default());
         let shared = Arc::new(Served { settings, counters: counters.clone(), handler });
         tokio::spawn(accept(listener, shared, stopped));
         Ok(Self { address, stop, counters })
@@ -200,19 +200,19 @@ impl Drop for SbiServer {
 
 struct Served<H> {
     settings: ServerSettings,
-    counters: Arc<Counters>,
+    counters: Arc<AtomicServerCounts>,
     handler: H,
 }
 
 /// The place of a connection among those of its source.
 struct ConnectionPlace {
-    counters: Arc<Counters>,
+    counters: Arc<AtomicServerCounts>,
     source: IpAddr,
 }
 
 impl ConnectionPlace {
     /// `None` if there are too many.
-    fn take(counters: &Arc<Counters>, source: IpAddr, settings: &ServerSettings) -> Option<Self> {
+    fn take(counters: &Arc<AtomicServerCounts>, source: IpAddr, settings: &ServerSettings) -> Option<Self> {
         let mut open = counters.open();
         let own = open.get(&source).copied().unwrap_or_default();
         if own >= settings.connections_of_source_max
@@ -314,12 +314,12 @@ const GIVEN_UP_MAX: u32 = 512;
 
 /// The streams of a connection.
 #[derive(Default)]
-struct Streams {
+struct ConnectionStreams {
     table: Mutex<StreamTable>,
     abort: Notify,
 }
 
-impl Streams {
+impl ConnectionStreams {
     fn table(&self) -> MutexGuard<'_, StreamTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -336,7 +336,7 @@ impl Streams {
 
 /// A request of a connection until its response has left, or the peer has given it up.
 struct OpenStream {
-    streams: Arc<Streams>,
+    streams: Arc<ConnectionStreams>,
     number: u64,
     is_sent: bool,
 }
@@ -401,7 +401,7 @@ async fn serve<S, H, F>(
     /// Streams that a peer resets before they are looked at, and that we reset for its errors: as h2 has it (CVE-2023-44487).
     const RESET_STREAMS_MAX: usize = 20;
     let settings = &shared.settings;
-    let streams = Arc::new(Streams::default());
+    let streams = Arc::new(ConnectionStreams::default());
     let service = service_fn({
         let (shared, streams) = (shared.clone(), streams.clone());
         move |request| {

@@ -12,7 +12,7 @@ use whimbrel_sbi_types::nudm_sdm::ModificationNotification;
 use whimbrel_sbi_types::nudm_uecm::{DeregistrationData, DeregistrationReason};
 
 use super::identity::supi_of;
-use super::{Edge, SbiInput};
+use super::{SbiInput, SbiThread};
 
 /// The beginning of the path of a UDM's callbacks.
 pub(super) const PATH: &str = "/callbacks/udm";
@@ -20,7 +20,7 @@ pub(super) const PATH: &str = "/callbacks/udm";
 /// The beginning of the path of a CHF's callbacks; subscriber and session follow.
 pub(super) const CHF_PATH: &str = "/callbacks/chf";
 
-impl Edge {
+impl SbiThread {
     /// Answers a callback, which becomes an input of the CTA.
     pub(super) async fn callback(&self, request: &ReceivedRequest) -> SbiResponse {
         let not_found = || problem(ProtocolCause::ResourceUriStructureNotFound, "there is no such callback");

@@ -25,7 +25,7 @@ use super::charging::Charging;
 use super::identity::supi_of;
 use super::peer::{Peer, PeerSource};
 use super::udm::Consumer;
-use super::{Counts, Edge, SbiInput, uuid_of};
+use super::{SbiFigures, SbiInput, SbiThread, uuid_of};
 use crate::config::sbi::ApiRoot;
 use crate::config::value::Value;
 use crate::observation::Console;
@@ -72,8 +72,14 @@ fn scripted_chf(
 fn charging_at(root: ApiRoot, within: Duration) -> Charging {
     let console = Console::new(crate::clock::now()).unwrap();
     let client = SbiClient::new(ClientSettings::new("SMF"));
-    let peer =
-        Peer::new(NfType::Chf, PeerSource::At(root), client, within, console, Arc::new(Counts::default()));
+    let peer = Peer::new(
+        NfType::Chf,
+        PeerSource::At(root),
+        client,
+        within,
+        console,
+        Arc::new(SbiFigures::default()),
+    );
     let instance = |name| NfInstanceId::new(&uuid_of(name)).unwrap();
     let consumer = Consumer {
         plmn: PlmnId::TEST,
@@ -602,14 +608,14 @@ fn a_release_of_an_unknown_resource_is_done() {
 #[test] // TS 32.290 §5.3.2.5
 fn orders_of_a_chf_reach_the_session_that_the_path_names() {
     let (input, inputs) = mpsc::channel();
-    let edge = Arc::new(Edge {
+    let edge = Arc::new(SbiThread {
         udm: None,
         charging: None,
         offered: None,
         registered: Vec::new(),
         input,
         console: Console::new(crate::clock::now()).unwrap(),
-        counts: Arc::new(Counts::default()),
+        counts: Arc::new(SbiFigures::default()),
     });
     runtime().block_on(async {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

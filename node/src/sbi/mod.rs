@@ -76,7 +76,7 @@ pub struct NetworkFunctions {
     /// Services are offered to others.
     offers: bool,
     console: Arc<Console>,
-    counts: Arc<Counts>,
+    counts: Arc<SbiFigures>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -98,7 +98,7 @@ enum RemoteQuery {
 
 /// Figures of the interfaces.
 #[derive(Default)]
-pub(super) struct Counts {
+pub(super) struct SbiFigures {
     asked: AtomicU64,
     answered: AtomicU64,
     callbacks: AtomicU64,
@@ -120,13 +120,13 @@ impl NetworkFunctions {
             .enable_all()
             .build()
             .map_err(|e| format!("the service-based interfaces cannot be served: {e}"))?;
-        let counts = Arc::new(Counts::default());
+        let counts = Arc::new(SbiFigures::default());
         let (input, inputs) = mpsc::channel();
         let (sender, queries) = queue::unbounded_channel();
         let consumer = consumer(config, sbi);
         let edge = {
             let _entered = runtime.enter();
-            Edge::new(config, sbi, consumer, console.clone(), counts.clone(), input, form)?
+            SbiThread::new(config, sbi, consumer, console.clone(), counts.clone(), input, form)?
         };
         let listener = std::net::TcpListener::bind(sbi.address)
             .map_err(|e| format!("`sbi.address`: {} cannot be listened on: {e}", sbi.address))?;
@@ -243,7 +243,7 @@ impl Drop for NetworkFunctions {
 }
 
 /// State of the thread of the interfaces.
-struct Edge {
+struct SbiThread {
     udm: Option<Udm>,
     charging: Option<Charging>,
     offered: Option<OfferedServices>,
@@ -251,16 +251,16 @@ struct Edge {
     registered: Vec<NrfClient>,
     input: mpsc::Sender<SbiInput>,
     console: Arc<Console>,
-    counts: Arc<Counts>,
+    counts: Arc<SbiFigures>,
 }
 
-impl Edge {
+impl SbiThread {
     fn new(
         config: &Config,
         sbi: &Sbi,
         consumer: Consumer,
         console: Arc<Console>,
-        counts: Arc<Counts>,
+        counts: Arc<SbiFigures>,
         input: mpsc::Sender<SbiInput>,
         form: SubscriptionForm,
     ) -> Result<Self, String> {

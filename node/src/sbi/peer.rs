@@ -17,7 +17,7 @@ use whimbrel_sbi_types::common::ProblemDetails;
 use whimbrel_sbi_types::nnrf::{self, AccessToken, ServiceName};
 use zeroize::Zeroizing;
 
-use super::Counts;
+use super::SbiFigures;
 use crate::clock;
 use crate::config::sbi::{ApiRoot, Sbi};
 use crate::log_limiter::LogLimiter;
@@ -45,7 +45,7 @@ pub(super) struct Peer {
     client: SbiClient,
     within: Duration,
     console: Arc<Console>,
-    counts: Arc<Counts>,
+    counts: Arc<SbiFigures>,
     log: Mutex<LogState>,
     /// The API root that was used last.
     root: Mutex<String>,
@@ -100,7 +100,7 @@ impl Peer {
         client: SbiClient,
         within: Duration,
         console: Arc<Console>,
-        counts: Arc<Counts>,
+        counts: Arc<SbiFigures>,
     ) -> Self {
         let log = LogState { limiter: LogLimiter::new("network functions"), failing: false };
         let root = match &source {

@@ -15,7 +15,7 @@ use whimbrel_sbi_types::common::NfInstanceId;
 use super::identity::{suci_of, supi_of};
 use super::peer::{Peer, PeerSource};
 use super::udm::{Consumer, Udm};
-use super::{Counts, uuid_of};
+use super::{SbiFigures, uuid_of};
 use crate::config::sbi::ApiRoot;
 use crate::config::value::Value;
 use crate::observation::Console;
@@ -85,8 +85,14 @@ fn udm_at(root: ApiRoot) -> Udm {
     let console = Console::new(crate::clock::now()).unwrap();
     let client = SbiClient::new(ClientSettings::new("AMF"));
     let within = std::time::Duration::from_secs(5);
-    let peer =
-        Peer::new(NfType::Udm, PeerSource::At(root), client, within, console, Arc::new(Counts::default()));
+    let peer = Peer::new(
+        NfType::Udm,
+        PeerSource::At(root),
+        client,
+        within,
+        console,
+        Arc::new(SbiFigures::default()),
+    );
     let instance = |name| NfInstanceId::new(&uuid_of(name)).unwrap();
     let consumer = Consumer {
         plmn: PlmnId::TEST,

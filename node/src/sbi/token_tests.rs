@@ -12,7 +12,7 @@ use whimbrel_sbi::problem::of_status;
 use whimbrel_sbi::{ClientSettings, ReceivedRequest, SbiClient, SbiResponse, SbiServer, ServerSettings};
 
 use super::peer::{Peer, PeerSource, RequestMethod};
-use super::{Counts, registration};
+use super::{SbiFigures, registration};
 use crate::config::{self, Config};
 use crate::observation::Console;
 
@@ -20,7 +20,7 @@ use crate::observation::Console;
 const WITHIN: Duration = Duration::from_secs(20);
 
 #[derive(Default)]
-struct Network {
+struct TokenPeers {
     /// Types and states of the instances at the NRF, by identity.
     instances: BTreeMap<String, (String, String)>,
     /// Tokens that the NRF has issued.
@@ -33,9 +33,9 @@ struct Network {
     refused: usize,
 }
 
-type SharedNetwork = Arc<Mutex<Network>>;
+type SharedPeers = Arc<Mutex<TokenPeers>>;
 
-fn start(network: &SharedNetwork, answer: fn(&mut Network, &ReceivedRequest) -> SbiResponse) -> SbiServer {
+fn start(network: &SharedPeers, answer: fn(&mut TokenPeers, &ReceivedRequest) -> SbiResponse) -> SbiServer {
     let network = network.clone();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     SbiServer::start(listener, ServerSettings::default(), move |request| {
@@ -45,7 +45,7 @@ fn start(network: &SharedNetwork, answer: fn(&mut Network, &ReceivedRequest) -> 
     .unwrap()
 }
 
-fn udm(network: &mut Network, request: &ReceivedRequest) -> SbiResponse {
+fn udm(network: &mut TokenPeers, request: &ReceivedRequest) -> SbiResponse {
     let token = request.headers.get("authorization").map_or("", |value| value.to_str().unwrap());
     network.requests.push((request.uri.path().to_owned(), token.to_owned()));
     if network.refused > 0 {
@@ -56,7 +56,7 @@ fn udm(network: &mut Network, request: &ReceivedRequest) -> SbiResponse {
 }
 
 /// Gives tokens to registered instances alone, which name type, service and number.
-fn nrf(network: &mut Network, request: &ReceivedRequest) -> SbiResponse {
+fn nrf(network: &mut TokenPeers, request: &ReceivedRequest) -> SbiResponse {
     let path = request.uri.path();
     let parameter = |text: &str, name: &str| {
         let found = text.split('&').filter_map(|pair| pair.split_once('=')).find(|(key, _)| *key == name);
@@ -124,7 +124,7 @@ async fn registered(config: &Config) -> (Vec<NrfClient>, Peer) {
         uses_tokens: sbi.access_tokens,
     };
     let console = Console::new(crate::clock::now()).unwrap();
-    let counts = Arc::new(Counts::default());
+    let counts = Arc::new(SbiFigures::default());
     let peer = Peer::new(NfType::Udm, source, client, WITHIN, console, counts);
     (clients, peer)
 }
@@ -147,8 +147,8 @@ fn run<T>(test: impl Future<Output = T>) -> T {
 }
 
 /// The servers of a network whose NRF needs no token for itself.
-fn network() -> (SharedNetwork, SbiServer, SbiServer) {
-    let network = SharedNetwork::default();
+fn network() -> (SharedPeers, SbiServer, SbiServer) {
+    let network = SharedPeers::default();
     let (nrf, udm) = (start(&network, nrf_without_tokens), start(&network, udm));
     let port = udm.address().port().to_string();
     network.lock().unwrap().instances.insert("udm".into(), ("UDM".into(), port));
@@ -156,7 +156,7 @@ fn network() -> (SharedNetwork, SbiServer, SbiServer) {
 }
 
 /// Gives a token of its own services to everyone.
-fn nrf_without_tokens(network: &mut Network, request: &ReceivedRequest) -> SbiResponse {
+fn nrf_without_tokens(network: &mut TokenPeers, request: &ReceivedRequest) -> SbiResponse {
     let form = String::from_utf8_lossy(&request.body);
     if request.uri.path() == "/oauth2/token" && form.contains("targetNfType=NRF") {
         let body = r#"{"access_token":"nrf","token_type":"Bearer","expires_in":3600}"#;

@@ -112,10 +112,10 @@ fn interval(response: &SbiResponse, own: &NfProfile) -> Duration {
     /// The one member that matters here: an NRF may answer with anything beside it.
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Answer {
+    struct RegistrationAnswer {
         heart_beat_timer: Option<u32>,
     }
-    let answer = serde_json::from_slice::<Answer>(&response.body).ok();
+    let answer = serde_json::from_slice::<RegistrationAnswer>(&response.body).ok();
     let seconds =
         answer.and_then(|answer| answer.heart_beat_timer).or(own.heart_beat_timer).filter(|s| *s > 0);
     seconds.map_or(HEARTBEAT_DEFAULT, |s| Duration::from_secs(s.into()).min(HEARTBEAT_MAX))
