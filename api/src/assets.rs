@@ -34,6 +34,7 @@ files! {
     "/console/config.js" "text/javascript; charset=utf-8" "config.js";
     "/console/ue.js" "text/javascript; charset=utf-8" "ue.js";
     "/console/subscribers.js" "text/javascript; charset=utf-8" "subscribers.js";
+    "/console/charging.js" "text/javascript; charset=utf-8" "charging.js";
     "/console/admin.js" "text/javascript; charset=utf-8" "admin.js";
     "/console/style.css" "text/css; charset=utf-8" "style.css";
     "/console/icon.svg" "image/svg+xml" "icon.svg";

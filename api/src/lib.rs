@@ -15,6 +15,7 @@ pub mod audit;
 mod audit_entries;
 mod auth;
 mod capture;
+mod charging;
 mod handlers;
 mod input;
 mod live;
@@ -45,6 +46,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Semaphore;
+use whimbrel_charging::ChargingFunction;
 use whimbrel_store::Store;
 
 use self::auth::Auth;
@@ -73,6 +75,8 @@ pub struct HandlerContext {
     store: Mutex<Option<Store>>,
     /// The same file, for the pseudonyms in the audit log: a long import must not delay them.
     names: Mutex<Option<Store>>,
+    /// The accounts of this core's charging function, opened at first use.
+    accounts: Mutex<Option<ChargingFunction>>,
     /// One import at a time: its body is large.
     imports: Semaphore,
     /// Event streams at once.
@@ -124,6 +128,7 @@ impl HandlerContext {
             file,
             store: Mutex::default(),
             names: Mutex::default(),
+            accounts: Mutex::default(),
             imports: Semaphore::new(1),
             streams: Arc::new(Semaphore::new(live::STREAMS_MAX)),
             streams_of: Mutex::default(),

@@ -21,8 +21,8 @@ use super::openapi::OperationDescription;
 use super::problem::ProblemDetails;
 use super::subscribers::{self, IMPORT_OCTETS_MAX};
 use super::{
-    HandlerContext, alarms, audit_entries, capture, handlers, live, log_level, network, operations, ran,
-    settings, signalling, uri, why,
+    HandlerContext, alarms, audit_entries, capture, charging, handlers, live, log_level, network, operations,
+    ran, settings, signalling, uri, why,
 };
 
 /// Octets of a body where the route says nothing else: one subscriber is under 2 KB.
@@ -329,8 +329,17 @@ pub(super) struct Route {
 impl Route {
     /// Whether it shows or changes what is personal: subscribers, and UEs by their subscribers' names.
     pub(super) fn is_personal(&self) -> bool {
-        const PERSONAL: [&str; 8] =
-            ["ues", "ue-summaries", "why", "refusals", "events", "alarms", "subscribers", "operations"];
+        const PERSONAL: [&str; 9] = [
+            "ues",
+            "ue-summaries",
+            "why",
+            "refusals",
+            "events",
+            "alarms",
+            "subscribers",
+            "operations",
+            "charging",
+        ];
         self.path
             .strip_prefix("/api/v1/")
             .is_some_and(|p| PERSONAL.contains(&p.split('/').next().unwrap_or(p)))
@@ -606,6 +615,34 @@ pub(super) static ROUTES: &[Route] = &[
     route!(
         DELETE "/api/v1/subscribers/{supi}" PROVISION, subscribers::remove,
         "remove_subscriber", "Remove a subscriber"
+    ),
+    route!(
+        GET "/api/v1/charging/accounts" READ, charging::list,
+        "list_charging_accounts", "The accounts of the charging function, in the order of their SUPI"
+    ),
+    route!(
+        GET "/api/v1/charging/accounts/{supi}" READ, charging::show,
+        "show_charging_account", "One account, with its open sessions"
+    ),
+    route!(
+        PUT "/api/v1/charging/accounts/{supi}" PROVISION, charging::put,
+        "put_charging_account", "Make an account, or change its kind and status; consumers of its sessions are notified of a change"
+    ),
+    route!(
+        DELETE "/api/v1/charging/accounts/{supi}" PROVISION, charging::remove,
+        "remove_charging_account", "Remove an account; the charging of its sessions is aborted"
+    ),
+    route!(
+        POST "/api/v1/charging/accounts/{supi}/credit" PROVISION, charging::credit,
+        "credit_charging_account", "Add octets to the credit of an account, or take back what is left"
+    ),
+    route!(
+        GET "/api/v1/charging/records" READ, charging::records,
+        "list_charging_records", "Charging records with numbers greater than `after`, in order"
+    ),
+    route!(
+        GET "/api/v1/charging/records.csv" READ, charging::records_as_csv,
+        "export_charging_records", "The same as CSV (RFC 4180)"
     ),
     route!(
         GET "/metrics" Needs::Metrics, handlers::metrics,

@@ -23,6 +23,7 @@ use whimbrel_node::observation::{
 };
 
 mod capture;
+mod charging;
 mod hostile;
 mod live;
 mod login;
@@ -46,10 +47,16 @@ impl Deref for TestServer {
 
 /// A console with something to show, and a thread in the control thread's place.
 fn served() -> (TestServer, Arc<Console>) {
+    served_with(|_| {})
+}
+
+/// The same with a change of the configuration.
+fn served_with(change: impl FnOnce(&mut config::Config)) -> (TestServer, Arc<Console>) {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config::default();
     config.store.path = folder.path().join("subscribers.db");
     config.store.key_file = folder.path().join("subscribers.key");
+    change(&mut config);
     let config = Arc::new(config);
     let console = Console::new(clock::now()).unwrap();
     let server =

@@ -52,7 +52,8 @@ pub(crate) fn handover_meets(running: Option<Procedure>) -> CollisionVerdict {
             | Procedure::UpConnectionDeactivation
             | Procedure::PduSessionResourceSetup
             | Procedure::SessionRestoration
-            | Procedure::ChargingUpdate,
+            | Procedure::ChargingUpdate
+            | Procedure::PolicyUpdate,
         ) => CollisionVerdict::Proceed,
     }
 }

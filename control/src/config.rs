@@ -237,6 +237,8 @@ pub struct Smf {
     pub marking: BTreeMap<FiveQi, u8>,
     /// How UPFs keep packets for idle UEs.
     pub buffering: Buffering,
+    /// Treatment of sessions while the PCF does not answer. `None`: there is no PCF, and sessions have the policy of their data network.
+    pub pcf: Option<FailureHandling>,
 }
 
 impl Smf {
@@ -400,13 +402,13 @@ pub struct ChargingPolicy {
     pub failure_handling: FailureHandling,
 }
 
-/// Treatment of sessions while no CHF answers (TS 32.291 §6.1.6.3.10).
+/// Treatment of sessions while a CHF or a PCF does not answer (TS 32.291 §6.1.6.3.10).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FailureHandling {
     /// No session begins, and one whose quota is used up is released.
     #[default]
     Terminate,
-    /// Sessions begin and go on without a quota.
+    /// Sessions begin and go on without a quota, or with the policy of their data network.
     Continue,
 }
 

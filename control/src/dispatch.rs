@@ -38,6 +38,15 @@ pub(crate) fn admit(ue: Ue, payload: &Payload) {
                 ue.update_batch(|b| b.no_effect = true);
             }
         }
+        Payload::Policy { to, answer } => {
+            let late = ue.with(|p| p.lanes.answer(*to, Input::Policy(answer.clone()))).is_err();
+            if late {
+                ue.update_batch(|b| b.no_effect = true);
+            }
+        }
+        Payload::PolicyNotified { psi, notification } => {
+            smf::sm_policy::notified(ue, *psi, (**notification).clone());
+        }
         Payload::PeerAmf { from, octets, target } => amf::n14::received(ue, *from, octets, target.as_ref()),
         Payload::Broker { to, answer } => {
             let late = ue.with(|p| p.lanes.answer(*to, Input::Broker(answer.clone()))).is_err();

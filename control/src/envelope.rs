@@ -18,7 +18,7 @@ use crate::event::Event;
 use crate::flat::{Flat, octets};
 use crate::n14::PeerAmfId;
 use crate::open;
-use crate::services::{nchf, nudm};
+use crate::services::{nchf, npcf, nudm};
 use crate::state::{Modification, Tunnel};
 use crate::upf::{UpfId, UpfSet, UpfStates};
 
@@ -178,6 +178,20 @@ pub enum Payload {
         /// The answer, or the CHF's failure.
         answer: Box<nchf::ChargingAnswer>,
     },
+    /// The answer of a PCF.
+    Policy {
+        /// The request that is answered.
+        to: OutputId,
+        /// The answer, or the PCF's failure.
+        answer: Box<npcf::PolicyAnswer>,
+    },
+    /// An order of the PCF for a session (TS 29.512 §4.2.3).
+    PolicyNotified {
+        /// Identity of the session.
+        psi: PduSessionId,
+        /// New policies, or the end of the session.
+        notification: Box<npcf::PolicyNotification>,
+    },
     /// The deadline of the last batch has expired.
     Tick,
     /// A command that concerns the UE.
@@ -224,6 +238,8 @@ impl Payload {
             Self::Broker { .. }
             | Self::Udm { .. }
             | Self::Charging { .. }
+            | Self::Policy { .. }
+            | Self::PolicyNotified { .. }
             | Self::Tick
             | Self::Command(_)
             | Self::Predicted { .. } => 0,
@@ -417,6 +433,8 @@ pub enum Effect {
     Udm(nudm::UdmRequest),
     /// A request to the CHF.
     Charging(Box<nchf::ChargingRequest>),
+    /// A request to the PCF.
+    Policy(Box<npcf::PolicyRequest>),
     /// A message to another AMF, once.
     PeerAmf {
         /// The AMF that gets the message.
@@ -439,6 +457,7 @@ impl Output {
             Effect::Page { octets, .. } => digest(5, octets),
             Effect::Udm(request) => digest(4, &request.digest_octets()),
             Effect::Charging(request) => digest(8, &request.digest_octets()),
+            Effect::Policy(request) => digest(9, &request.digest_octets()),
             Effect::PeerAmf { to, octets } => digest(digest(6, &[to.0]), octets.octets()),
             Effect::Broker(request) => digest(7, &request.to_octets()),
         }

@@ -8,6 +8,8 @@ use whimbrel_nas::ie::{FilterComponent as C, FilterDirection, PacketFilter, PduS
 use whimbrel_pfcp::ie::{Ethertype, MacAddress, SdfFilter, VlanTag};
 use whimbrel_pfcp::rule::EthernetPacketFilter;
 
+use crate::state::UeAddress;
+
 /// Protocols with ports: TCP, UDP, DCCP, SCTP, UDP-Lite.
 const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
 /// Protocols with a security parameter index: ESP and AH.
@@ -101,6 +103,35 @@ fn port_range(text: &str, remote: bool) -> Option<C> {
     let [a, b] = low.to_be_bytes();
     let [c, d] = high.to_be_bytes();
     (low <= high).then_some(if remote { C::RemotePorts([a, b, c, d]) } else { C::LocalPorts([a, b, c, d]) })
+}
+
+/// Exchanges the ends of a filter that takes the UE for the far end.
+///
+/// Deviation: free5GC's PCF describes uplink flows of an AF from the UE to the far end, where TS 29.512 §5.6.2.14 has the UE at the end.
+pub(crate) fn turn_towards(filter: &mut PacketFilter, ue: UeAddress) {
+    let is_ue = |c: &C| match c {
+        C::Ipv4Remote([a, b, c, d, 255, 255, 255, 255]) => ue.ipv4 == Some(Ipv4Addr::new(*a, *b, *c, *d)),
+        C::Ipv6Remote(value) => {
+            ue.ipv6.is_some_and(|prefix| value[16] >= 64 && value[..8] == prefix.octets()[..8])
+        }
+        _ => false,
+    };
+    if !filter.components.iter().any(is_ue) {
+        return;
+    }
+    for component in &mut filter.components {
+        *component = match std::mem::replace(component, C::MatchAll) {
+            C::Ipv4Remote(v) => C::Ipv4Local(v),
+            C::Ipv4Local(v) => C::Ipv4Remote(v),
+            C::Ipv6Remote(v) => C::Ipv6Local(v),
+            C::Ipv6Local(v) => C::Ipv6Remote(v),
+            C::RemotePort(v) => C::LocalPort(v),
+            C::LocalPort(v) => C::RemotePort(v),
+            C::RemotePorts(v) => C::LocalPorts(v),
+            C::LocalPorts(v) => C::RemotePorts(v),
+            other => other,
+        };
+    }
 }
 
 fn ethernet_components(words: &[&str]) -> Option<Vec<C>> {

@@ -7,7 +7,7 @@ use crate::envelope::OutputId;
 use crate::n14::N14Body;
 use crate::open;
 use crate::services::nsmf::N2Outcome;
-use crate::services::{nchf, nudm};
+use crate::services::{nchf, npcf, nudm};
 
 /// One input to a procedure.
 #[derive(Clone, Debug)]
@@ -34,6 +34,8 @@ pub(crate) enum Input {
     Udm(Box<nudm::UdmAnswer>),
     /// The answer of a CHF.
     Charging(Box<nchf::ChargingAnswer>),
+    /// The answer of a PCF.
+    Policy(Box<npcf::PolicyAnswer>),
     /// A broker's answer.
     Broker(open::BrokerAnswer),
 }

@@ -38,6 +38,7 @@ pub mod remedy;
 mod restart;
 mod services;
 mod shard;
+pub mod sm_policy;
 pub mod smf;
 mod state;
 #[cfg(test)]

@@ -275,7 +275,7 @@ pub fn describe(filter: &PacketFilter) -> String {
 }
 
 /// Merges the flows of a subscriber with those of the data network.
-pub(crate) fn merged<'a>(
+pub fn merged<'a>(
     network: &'a [FlowPolicy],
     subscriber: &'a [FlowPolicy],
 ) -> impl Iterator<Item = &'a FlowPolicy> {

@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::flat::text::{self, Text};
 use crate::open::Unreachable;
 use crate::services::nchf::ChargingDenial;
+use crate::services::npcf::PolicyDenial;
 use crate::services::{NfType, ServiceFault};
 use crate::state::SessionTypes;
 
@@ -51,6 +52,8 @@ pub enum RefusalKind {
     Resources,
     /// The CHF gives no quota.
     Charging,
+    /// The PCF does not permit the session.
+    Policy,
     /// Another network function does not answer.
     NetworkFailure,
     /// The peer broke the protocol.
@@ -63,7 +66,7 @@ const BACK_OFF: Duration = Duration::from_secs(120);
 impl RefusalKind {
     /// Whether it refuses a session (5GSM) and not the UE (5GMM).
     pub fn is_of_session(self) -> bool {
-        matches!(self, Self::Dnn | Self::SessionType | Self::Resources | Self::Charging)
+        matches!(self, Self::Dnn | Self::SessionType | Self::Resources | Self::Charging | Self::Policy)
     }
 }
 
@@ -140,6 +143,8 @@ pub enum Refusal {
     NetworkFunction(NfType, ServiceFault),
     /// The CHF refuses to charge the subscriber for the session.
     Charging(ChargingDenial),
+    /// The PCF refuses the session.
+    Policy(PolicyDenial),
     /// The remote UDM has no such subscriber.
     UnknownToUdm,
     /// The remote UDM does not accept this serving network.
@@ -289,6 +294,7 @@ impl Refusal {
             Self::StoreUnavailable | Self::NetworkFunction(..) | Self::Upf(_) => RefusalKind::NetworkFailure,
             Self::PoolEmpty(_) => RefusalKind::Resources,
             Self::Charging(_) => RefusalKind::Charging,
+            Self::Policy(_) => RefusalKind::Policy,
             Self::DnnNotSubscribed { .. } | Self::DnnNotConfigured(_) => RefusalKind::Dnn,
             Self::SessionType(_) | Self::SscMode { .. } => RefusalKind::SessionType,
             Self::Qos(_) | Self::ModificationRejected(_) => RefusalKind::Protocol,
@@ -348,6 +354,7 @@ impl Refusal {
             | Self::StoreUnavailable
             | Self::NetworkFunction(..)
             | Self::Charging(_)
+            | Self::Policy(_)
             | Self::PoolEmpty(_)
             | Self::Upf(_) => MmCause::Congestion,
             Self::DnnNotSubscribed { .. } | Self::DnnNotConfigured(_) => {
@@ -383,7 +390,7 @@ impl Refusal {
             Self::Upf(Some(UPF_CONGESTED)) => SmCause::InsufficientResources,
             Self::Upf(_) | Self::StoreUnavailable | Self::NetworkFunction(..) => SmCause::NetworkFailure,
             Self::RadioFailure(_) | Self::RefusedByGnb { .. } => SmCause::InsufficientResources,
-            Self::Charging(_) => SmCause::UserAuthenticationOrAuthorizationFailed,
+            Self::Charging(_) | Self::Policy(_) => SmCause::UserAuthenticationOrAuthorizationFailed,
             Self::NoAnswer(_) => SmCause::NetworkFailure,
             Self::Protocol(_) => SmCause::ProtocolErrorUnspecified,
             Self::UnknownSubscriber
@@ -529,6 +536,7 @@ impl fmt::Display for Refusal {
             Self::StoreUnavailable => f.write_str("the subscriber store did not answer"),
             Self::NetworkFunction(function, fault) => write!(f, "the {function} failed: {fault}"),
             Self::Charging(denial) => write!(f, "the CHF gives no quota: {denial}"),
+            Self::Policy(denial) => write!(f, "the PCF does not permit the session: {denial}"),
             Self::UnknownToUdm => f.write_str("the UDM does not have the subscriber"),
             Self::ServingNetworkNotAuthorized => f.write_str("its UDM does not accept this serving network"),
             Self::RoamingNotAllowed => f.write_str("its UDM does not let it roam here"),

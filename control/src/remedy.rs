@@ -154,6 +154,7 @@ impl Refusal {
                 fix("add credit for the subscriber at the CHF")
             }
             Self::Charging(_) => fix("look at the subscriber and the tariff of the rating group at the CHF"),
+            Self::Policy(_) => fix("look at the subscriber and the data network at the PCF"),
             Self::UnknownToUdm => fix("add the subscriber at the UDM, or correct the IMSI on the SIM"),
             Self::ServingNetworkNotAuthorized | Self::RoamingNotAllowed => {
                 fix("the operator of the UDM has to allow this network for the subscriber")

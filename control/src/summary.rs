@@ -138,7 +138,9 @@ fn timers(ue: &UeContext) -> Vec<RunningTimer> {
     let timer = |name: &str, session, until| RunningTimer { name: name.into(), session, until };
     let awaited = ue.lanes.timers().map(|(lane, name, until)| {
         let session = match lane {
-            Lane::Session(psi) | Lane::PendingSetup(psi) | Lane::Charging(psi) => Some(psi),
+            Lane::Session(psi) | Lane::PendingSetup(psi) | Lane::Charging(psi) | Lane::Policy(psi) => {
+                Some(psi)
+            }
             Lane::Mobility | Lane::Handover => None,
         };
         timer(name, session, until)

@@ -93,6 +93,7 @@ pub(crate) fn config() -> Config {
             handover_downlink: Default::default(),
             marking: Default::default(),
             buffering: Default::default(),
+            pcf: None,
         },
         overload: Default::default(),
         open: None,
@@ -165,6 +166,7 @@ fn session() -> SmContext {
         emergency: false,
         up_security: None,
         charging: None,
+        policy: None,
     }
 }
 

@@ -5,6 +5,7 @@
 
 #![allow(missing_docs, reason = "items are public for the api and the programs of this workspace alone")]
 
+pub mod accounts;
 pub mod aftermath;
 pub mod api_files;
 pub mod client;

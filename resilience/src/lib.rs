@@ -25,8 +25,8 @@ pub use cpf::{
 };
 pub use cta::{
     AnswerTimes, ChargingQuery, Cta, CtaOrder, Entropy, Input, Inspect, LogLimits, N14Error, OrderOutcome,
-    Outbox, ProtocolViolation, ReplicationCounters, RestorationOutcome, RestoreError, StoredAmf, StoredUe,
-    StoredUes, SurvivingState, TakeoverTime, ToStore, UdmQuery, UpfChange, VersionFigures,
+    Outbox, PolicyQuery, ProtocolViolation, ReplicationCounters, RestorationOutcome, RestoreError, StoredAmf,
+    StoredUe, StoredUes, SurvivingState, TakeoverTime, ToStore, UdmQuery, UpfChange, VersionFigures,
 };
 pub use peer_replicas::{PeerMessageOutcome, PeerReplicaCounters, PeerReplicas};
 pub use version::CodeVersion;

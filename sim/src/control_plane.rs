@@ -229,6 +229,7 @@ impl Sim {
         self.sap_leaves(host, out.brokers);
         self.udm_leaves(host, out.udm);
         self.charging_leaves(host, out.charging);
+        self.policy_leaves(host, out.policy);
         for cpf in out.drained {
             self.cpf_leaves(cpf);
         }

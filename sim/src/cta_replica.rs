@@ -642,6 +642,7 @@ fn name(input: &Input<'_>) -> &'static str {
         Input::Broker(..) => "answer of a broker",
         Input::Udm(..) | Input::DeregisteredByUdm(_) => "message of the UDM",
         Input::Charging(..) => "answer of the CHF",
+        Input::Policy(..) | Input::PolicyNotified(..) => "message of the PCF",
         Input::Predicted(..) => "a prediction",
         Input::Tick | Input::Waited(_) => "time",
     }
@@ -666,6 +667,9 @@ fn octets_of(out: &Outbox) -> Vec<u8> {
         octets.extend(format!("{query:?}").bytes());
     }
     for query in &out.charging {
+        octets.extend(format!("{query:?}").bytes());
+    }
+    for query in &out.policy {
         octets.extend(format!("{query:?}").bytes());
     }
     for (upf, message) in &out.pfcp {

@@ -174,6 +174,7 @@ pub fn default_config() -> Config {
             handover_downlink: Default::default(),
             marking: Default::default(),
             buffering: Default::default(),
+            pcf: None,
         },
         overload: Default::default(),
         open: None,

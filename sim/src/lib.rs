@@ -24,6 +24,7 @@ mod observer;
 mod open;
 mod open_run;
 mod partition;
+mod pcf;
 mod peer_amf;
 mod procedures;
 mod queue;
@@ -73,6 +74,7 @@ pub use observer::Tally;
 pub use open::{BrokerLoss, BrokerState, home_key, home_plmn, open_config};
 pub use open_run::{BrokerCrash, OpenCounts, OpenFaults, OpenPlan, OpenRun, PlantedFault, SapLinks};
 pub use partition::{Cut, Survivor};
+pub use pcf::{PcfState, SimPcf};
 use peer_amf::SimPeerAmf;
 pub use peer_amf::{N14Fault, two_amf_configs};
 pub use procedures::procedures_config;
@@ -143,6 +145,7 @@ pub struct Sim {
     /// The UDM of a core that has none of its own.
     remote_udm: udm::RemoteUdm,
     chf: chf::SimChf,
+    pcf: pcf::SimPcf,
     /// The broker of veiled UEs, and the operator's wallet.
     veil: Option<Box<veil::SimVeil>>,
     user_plane: SimUserPlane,
@@ -197,6 +200,7 @@ impl Sim {
             brokers: open::Brokers::default(),
             remote_udm,
             chf: chf::SimChf::default(),
+            pcf: pcf::SimPcf::default(),
             veil: None,
             user_plane,
             manager: Manager::default(),

@@ -14,6 +14,7 @@ use crate::chf::ChfMessage;
 use crate::cta_replica::ReplicaLink;
 use crate::n3::N3Datagram;
 use crate::open::OverSap;
+use crate::pcf::PcfMessage;
 use crate::peer_amf::N14Message;
 use crate::region::RegionMessage;
 use crate::timer_queue::{TimerOwner, TimerQueue};
@@ -58,6 +59,7 @@ pub(crate) enum InFlight {
     N14(N14Message),
     Sap(OverSap),
     Charging(ChfMessage),
+    Policy(PcfMessage),
     Udm(UdmMessage),
     N3(N3Datagram),
     Unit(UnitEvent),
@@ -184,6 +186,7 @@ impl Sim {
             InFlight::Sap(message) => self.sap_arrives(message),
             InFlight::Udm(message) => self.udm_arrives(message),
             InFlight::Charging(message) => self.charging_arrives(message),
+            InFlight::Policy(message) => self.policy_arrives(message),
             InFlight::N3(datagram) => self.datagram_arrives(datagram),
             InFlight::Unit(event) => self.unit_event(event),
             InFlight::ToCore { association, host, stream, octets } => {

@@ -68,6 +68,7 @@ mod session_types;
 mod sessions;
 mod several_upfs;
 mod slice_cpfs;
+mod sm_policy;
 mod timers;
 mod treatment;
 mod unit;

@@ -5,12 +5,13 @@ import { ue } from "./ue.js";
 import { cluster } from "./cluster.js";
 import { configuration, network } from "./config.js";
 import { subscriber, subscribers } from "./subscribers.js";
+import { account, charging } from "./charging.js";
 import { audit, settings } from "./admin.js";
 
 const app = document.getElementById("app");
 const PAGES = [
   ["", "Overview", "o", "read"], ["ues", "UEs", "u", "read"], ["gnbs", "gNBs", "g", "read"], ["cluster", "Cluster", "c", "read"], ["network", "Network", "n", "read"],
-  ["subscribers", "Subscribers", "s", "read"], ["config", "Configuration", "f", "operate"], ["audit", "Audit log", "a", "admin"], ["settings", "Settings", "e", "read"],
+  ["subscribers", "Subscribers", "s", "read"], ["charging", "Charging", "h", "read"], ["config", "Configuration", "f", "operate"], ["audit", "Audit log", "a", "admin"], ["settings", "Settings", "e", "read"],
 ];
 let main, status, current, end = () => {};
 
@@ -135,7 +136,7 @@ async function route() {
   const place = h("div");
   main.replaceChildren(place);
   try {
-    const make = { "": overview, ues: second ? ue : ues, gnbs, cluster, network, config: configuration, subscribers: second ? subscriber : subscribers, audit, settings }[first] ?? overview;
+    const make = { "": overview, ues: second ? ue : ues, gnbs, cluster, network, config: configuration, subscribers: second ? subscriber : subscribers, charging: second ? account : charging, audit, settings }[first] ?? overview;
     await make(place, page, second);
   } catch (p) {
     if (p.status === 401) return;
@@ -176,7 +177,7 @@ window.addEventListener("keydown", (e) => {
   if (e.key === "/") { e.preventDefault(); document.getElementById("find")?.select(); }
   const page = before === "g" && PAGES.find(([, , key, scope]) => key === e.key && api.may(scope));
   if (page) location.hash = `#/${page[0]}`;
-  if (e.key === "?") toast("/ or paste: find a UE · g o overview · g u UEs · g g gNBs · g c cluster · g n network · g s subscribers · g f configuration");
+  if (e.key === "?") toast("/ or paste: find a UE · g o overview · g u UEs · g g gNBs · g c cluster · g n network · g s subscribers · g h charging · g f configuration");
   before = page ? "" : e.key;
 });
 

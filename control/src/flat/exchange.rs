@@ -10,15 +10,15 @@ use crate::n14::N14;
 use crate::upf::UPFS_MAX;
 
 /// Version of the form of an [`Envelope`]; it is increased with every change.
-pub(super) const ENVELOPE_VERSION: u16 = 8;
+pub(super) const ENVELOPE_VERSION: u16 = 9;
 /// Version of the form of a [`Batch`]; it is increased with every change.
-pub(super) const BATCH_VERSION: u16 = 9;
+pub(super) const BATCH_VERSION: u16 = 10;
 
 /// Version of the form of a [`Config`]; it is increased with every change.
-pub(super) const CONFIG_VERSION: u16 = 14;
+pub(super) const CONFIG_VERSION: u16 = 15;
 
 /// Version of the form of an [`N14`]; it is increased with every change. The checkpoint in it has a version of its own.
-pub(super) const N14_VERSION: u16 = 4;
+pub(super) const N14_VERSION: u16 = 5;
 
 /// Octets of a configuration with few data networks.
 const CONFIG: usize = 1024;
@@ -49,6 +49,7 @@ impl Envelope {
             Payload::Predicted { .. } => BESIDE,
             Payload::Udm { .. } => BESIDE, // a vector, or a subscription
             Payload::Charging { .. } => 4 * BESIDE, // a reference
+            Payload::Policy { .. } | Payload::PolicyNotified { .. } => 4 * BESIDE, // rules
             Payload::Broker { .. } => self.payload.octets(),
         };
         BESIDE + octets
@@ -83,7 +84,7 @@ impl Batch {
             | Effect::N4Answer { octets, .. }
             | Effect::Page { octets, .. } => octets.len(),
             Effect::Udm(_) => BESIDE,
-            Effect::Charging(_) => 4 * BESIDE,
+            Effect::Charging(_) | Effect::Policy(_) => 4 * BESIDE,
             Effect::PeerAmf { octets, .. } => octets.octets().len(),
             Effect::Broker(_) => 4 * BESIDE,
         };

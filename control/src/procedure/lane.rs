@@ -1,6 +1,6 @@
 //! Lanes: the concurrent procedures of one UE, and what each awaits.
 //!
-//! A UE has one mobility lane, one for its handover, and three per PDU session; each runs at most one procedure. Lanes are polled
+//! A UE has one mobility lane, one for its handover, and four per PDU session; each runs at most one procedure. Lanes are polled
 //! in their order here, so that the outputs of one input have one order everywhere.
 
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,8 @@ pub(crate) enum Lane {
     PendingSetup(PduSessionId),
     /// Charging of a PDU session, beside the session's procedures.
     Charging(PduSessionId),
+    /// Policies of a PDU session, beside the session's procedures.
+    Policy(PduSessionId),
 }
 
 /// The procedures that can run on a lane; collisions are judged by them.
@@ -73,6 +75,8 @@ pub enum Procedure {
     SessionRestoration,
     /// TS 32.255 §5.2.2.2: usage of a session is reported to the CHF, which gives another quota.
     ChargingUpdate,
+    /// TS 23.502 §4.16.5.1: an event is reported to the PCF, which gives changed policies.
+    PolicyUpdate,
 }
 
 /// Why an await ended without its input.

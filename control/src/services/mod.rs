@@ -1,4 +1,4 @@
-//! The service operations between network functions, named as in TS 29.502, TS 29.503, TS 29.518 and TS 32.290.
+//! The service operations between network functions, named as in TS 29.502, TS 29.503, TS 29.512, TS 29.518 and TS 32.290.
 //!
 //! AMF, SMF and UDM name nothing of each other but these: requests and answers are values, and none borrows the other's data. So an
 //! operation of the UDM may be answered in the same turn or, by another vendor's UDM over HTTP/2, later. `dispatch` puts the functions together;
@@ -6,6 +6,7 @@
 
 pub(crate) mod namf;
 pub(crate) mod nchf;
+pub(crate) mod npcf;
 pub(crate) mod nsmf;
 pub(crate) mod nudm;
 
@@ -34,6 +35,8 @@ pub enum NfType {
     Udm,
     /// The charging function of TS 32.290.
     Chf,
+    /// The policy control function (PCF).
+    Pcf,
 }
 
 impl fmt::Display for NfType {
@@ -41,6 +44,7 @@ impl fmt::Display for NfType {
         f.write_str(match self {
             Self::Udm => "UDM",
             Self::Chf => "CHF",
+            Self::Pcf => "PCF",
         })
     }
 }

@@ -343,7 +343,7 @@ fn policy(ue: Ue, psi: PduSessionId) -> Option<ChargingPolicy> {
 }
 
 /// The subscriber that pays. Emergency sessions are free, and brokers' users are their brokers'.
-fn subscriber(ue: Ue, psi: PduSessionId) -> Option<Supi> {
+pub(super) fn subscriber(ue: Ue, psi: PduSessionId) -> Option<Supi> {
     ue.with(|p| {
         let ordinary =
             p.grant.is_none() && p.veil.is_none() && p.sessions.get(&psi).is_some_and(|s| !s.emergency);

@@ -15,7 +15,7 @@ use super::up_connection::{UpConnectionFailure, set_downlink_tunnel, set_up};
 use super::{
     area, charging, families, n4, pco,
     release::{self, release_locally},
-    send,
+    send, sm_policy,
     status::{self, status},
     udm_client,
 };
@@ -87,6 +87,8 @@ async fn establishment(
     udm_client::register_session(ue, psi); // step 4
     charging::begin(ue, psi).await?; // TS 32.255 §5.2.2.2: before the UPF forwards anything
     n4::establish(ue, psi, terms.subscribed).await?; // step 10: N4, tunnel and addresses
+    // Deviation: step 7 comes after step 10, since the UPF allocates the address, which Open5GS's PCF demands. No packet passes before.
+    sm_policy::associate(ue, psi).await?;
     let accept = accept(ue, psi, pti, &request, narrowed)?;
     let tunnel = match set_up(ue, psi, Some(&accept)).await {
         Ok(tunnel) => tunnel, // steps 11 to 14
@@ -191,6 +193,7 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
         emergency: data.emergency,
         up_security, // TS 33.515 §4.2.2.1.1
         charging: None,
+        policy: None,
     };
     Ok(Terms { session, subscribed, narrowed })
 }

@@ -30,6 +30,7 @@ mod rules;
 mod secondary_rat;
 mod selection;
 pub(crate) mod service;
+pub(crate) mod sm_policy;
 mod status;
 #[cfg(test)]
 mod tests;

@@ -188,6 +188,18 @@ async fn modify(
     }
 }
 
+/// Brings a session to its target state at the UPF, before UE and gNB have the session.
+pub(super) async fn modify_at_upf(
+    ue: Ue,
+    psi: PduSessionId,
+    pending: PendingChange,
+) -> Result<(), ProcedureEnd> {
+    n4_half(ue, psi, &pending, Half::Before).await?;
+    n4_half(ue, psi, &pending, Half::After).await?;
+    keep(ue, psi, &pending);
+    Ok(())
+}
+
 /// Stores the change that UE and UPF have made.
 fn keep(ue: Ue, psi: PduSessionId, pending: &PendingChange) {
     let until = ue.now() + ue.config().timers.pdu_session_address_lifetime;
@@ -541,6 +553,7 @@ fn finish(
             let outcome = SessionOutcome::Refused { refusal: refusal.clone(), more };
             operation::ended(ue, psi, procedure, outcome);
             super::refused(ue, procedure, refusal);
+            super::sm_policy::settle(ue, psi, &[]);
             if gone {
                 release_locally(ue, psi);
             } else if lost {

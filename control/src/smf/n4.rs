@@ -462,8 +462,12 @@ pub(super) fn delete(ue: Ue, psi: PduSessionId) {
     });
     at.into_iter().for_each(|at| delete_at_upf(ue, at.upf, at.seid));
     let deletion = anchor.map(|at| ask_deletion(ue, at));
-    if let Some(charging) = session.and_then(|s| s.charging) {
+    let Some(session) = session else { return };
+    if let Some(charging) = session.charging {
         super::charging::end(ue, psi, *charging, deletion);
+    }
+    if let Some(policy) = session.policy {
+        super::sm_policy::end(ue, psi, session.cp_seid, *policy);
     }
 }
 

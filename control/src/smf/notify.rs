@@ -13,11 +13,17 @@ use crate::state::DEFAULT_QFI;
 pub(crate) fn notified(ue: Ue, psi: PduSessionId, transfer: &[u8]) {
     let Ok(transfer) = PduSessionResourceNotifyTransfer::decode(transfer) else { return };
     ue.with(|p| {
-        let Some(s) = p.sessions.get_mut(&psi) else { return };
+        let Some(s) = p.sessions.get_mut(&psi).map(|s| &mut **s) else { return };
         for item in &transfer.qos_flow_notify_list {
             let of = s.qos.flows.iter_mut().find(|f| f.qfi == item.qos_flow_identifier);
             if let Some(flow) = of {
-                flow.fulfilled = item.notification_cause == NotificationCause::Fulfilled;
+                let fulfilled = item.notification_cause == NotificationCause::Fulfilled;
+                if flow.fulfilled != fulfilled
+                    && let Some(policy) = &mut s.policy
+                {
+                    policy.guarantee_changed(flow.name, fulfilled);
+                }
+                flow.fulfilled = fulfilled;
             }
         }
     });
@@ -26,4 +32,5 @@ pub(crate) fn notified(ue: Ue, psi: PduSessionId, transfer: &[u8]) {
         up_connection::released_by_gnb(ue, psi);
     }
     pending_change::without(ue, psi, &gone);
+    super::sm_policy::report_due(ue, psi);
 }

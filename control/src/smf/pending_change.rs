@@ -119,11 +119,15 @@ fn of_flow(
 pub(super) fn without(ue: Ue, psi: PduSessionId, lost: &[Qfi]) {
     if !lost.is_empty() {
         set_pending(ue, psi, |w| w.flows.retain(|f| !lost.contains(&f.qfi)));
+        super::sm_policy::settle(ue, psi, lost);
     }
 }
 
 /// The flow policies of a session.
-pub(super) fn policies<'a>(p: &'a UeContext, s: &SmContext, config: &'a Config) -> Vec<&'a FlowPolicy> {
+pub(super) fn policies<'a>(p: &'a UeContext, s: &'a SmContext, config: &'a Config) -> Vec<&'a FlowPolicy> {
+    if let Some(policy) = &s.policy {
+        return policy.flows.iter().collect();
+    }
     let network = config.smf.data_networks.get(&s.dnn).map_or(&[][..], |n| &n.flows);
     let slice = p.subscription().and_then(|sub| sub.slice(s.s_nssai));
     let dnn = slice.and_then(|slice| slice.dnns.iter().find(|d| d.dnn == s.dnn));

@@ -49,6 +49,9 @@ fn apply_policies(ue: Ue, former: Option<&Subscription>) {
             }
         }
     }
+    if let Some(former) = former {
+        super::sm_policy::subscription_changed(ue, former);
+    }
     ue.amf().page_if_awaited(ue);
 }
 
@@ -63,7 +66,8 @@ fn judge(p: &UeContext, s: &SmContext, config: &Config, former: Option<&Subscrip
         return PolicyVerdict::Release(SmCause::ReactivationRequested);
     }
     // Keeps other changes by the operator or the policy.
-    let before = former.and_then(|f| terms(f, s));
+    // A PCF decides on these itself.
+    let before = former.and_then(|f| terms(f, s)).filter(|_| s.policy.is_none());
     let ambr = before.filter(|b| b.session_ambr != now.session_ambr).map(|_| now.session_ambr);
     let default = before.filter(|b| (b.five_qi, b.arp) != (now.five_qi, now.arp));
     let default = default.map(|_| (now.five_qi, now.arp));
@@ -86,7 +90,7 @@ pub(super) fn subscribed(ue: Ue, psi: PduSessionId) -> Option<SubscribedDnn> {
     })
 }
 
-fn terms<'a>(subscription: &'a Subscription, s: &SmContext) -> Option<&'a SubscribedDnn> {
+pub(super) fn terms<'a>(subscription: &'a Subscription, s: &SmContext) -> Option<&'a SubscribedDnn> {
     subscription.slice(s.s_nssai)?.dnns.iter().find(|d| d.dnn == s.dnn)
 }
 
@@ -110,8 +114,8 @@ fn static_address_changed(s: &SmContext, subscribed: &SubscribedDnn) -> bool {
 }
 
 /// A session's flows under the new policy: existing ones are updated, flows for each session are added, and flows without
-/// policy are removed. Gates do not change.
-fn flows(s: &SmContext, policies: &[&FlowPolicy], ground: QosConstraints<'_>) -> Vec<QosFlow> {
+/// policy are removed.
+pub(super) fn flows(s: &SmContext, policies: &[&FlowPolicy], ground: QosConstraints<'_>) -> Vec<QosFlow> {
     let standing = s.qos.pending_change.as_ref().map_or(&s.qos.flows, |w| &w.flows);
     let of = |f: &QosFlow| policies.iter().find(|p| p.name == f.name);
     let mut flows: Vec<QosFlow> = standing.iter().filter(|f| of(f).is_some()).cloned().collect();
@@ -126,7 +130,9 @@ fn flows(s: &SmContext, policies: &[&FlowPolicy], ground: QosConstraints<'_>) ->
         // Unchanged if its filters no longer fit.
         let Some(new) = flow_of(policy, &others, ground) else { continue };
         let rules = renamed(new.rules, &flow.rules, &flows);
-        flows[at] = QosFlow { qfi: flow.qfi, gate: flow.gate, fulfilled: flow.fulfilled, rules, ..new };
+        // Gates are the operator's to change, or the PCF's.
+        let gate = if s.policy.is_some() { new.gate } else { flow.gate };
+        flows[at] = QosFlow { qfi: flow.qfi, gate, fulfilled: flow.fulfilled, rules, ..new };
     }
     // Flows that the UE may no longer request are removed.
     flows.retain(|f| !f.of_ue || of(f).is_some_and(|p| p.setup == Setup::OnRequest));

@@ -7,6 +7,7 @@
 //! | `amf_context`, `connection`, `handover`, `context_transfer` | the AMF's part |
 //! | `sm_context`, `qos_flow` | the SMF's part, one per PDU session |
 //! | `intermediate_upf` | UPFs between gNB and anchor |
+//! | `session_policy` | policies of a PCF for a session, and the flows that follow from them |
 //! | `session_charging` | what the CHF granted for a session, and what it does not know yet |
 //! | `session_grant`, `veil_session` | the broker's grant, if the UE is a broker's user |
 //! | `subscription` | the subscription, from the UDM |
@@ -20,6 +21,7 @@ mod intermediate_upf;
 mod qos_flow;
 mod session_charging;
 mod session_grant;
+mod session_policy;
 mod sm_context;
 mod subscription;
 mod ue_context;
@@ -33,6 +35,7 @@ pub use qos_flow::{FlowRule, Marks, QosFlow};
 pub use session_charging::SessionCharging;
 pub use session_grant::SessionGrant;
 pub(crate) use session_grant::UsageReporting;
+pub(crate) use session_policy::SessionPolicy;
 pub use sm_context::{
     CountedReports, Modification, PendingChange, SessionQos, SessionUsage, SmContext, Tunnel, UeAddress,
     UpState,

@@ -9,6 +9,7 @@ use whimbrel_nas::sm::Pti;
 
 use super::qos_flow::{Marks, QosFlow};
 use super::session_charging::SessionCharging;
+use super::session_policy::SessionPolicy;
 use super::subscription::{Ambr, Arp};
 use crate::config::UpSecurity;
 use crate::policy::{FlowGate, FlowName};
@@ -67,6 +68,8 @@ pub struct SmContext {
     pub up_security: Option<UpSecurity>,
     /// Charging by the CHF; boxed, since most sessions are not charged.
     pub charging: Option<Box<SessionCharging>>,
+    /// Policies of a PCF. None: those of the data network and of the subscriber.
+    pub policy: Option<Box<SessionPolicy>>,
 }
 
 /// The addresses of a UE in one session.

@@ -20,6 +20,7 @@ fn sent(harness: &mut UeHarness, batches: &[Batch]) -> Vec<String> {
         Effect::Page { .. } => "PAGING".into(),
         Effect::Udm(request) => format!("UDM: {}", udm_name(request)),
         Effect::Charging(_) => "CHF: charging of a session".into(),
+        Effect::Policy(_) => "PCF: policies of a session".into(),
         Effect::PeerAmf { .. } => "N14 message".into(),
         Effect::Broker(_) => "question to the broker".into(),
     };

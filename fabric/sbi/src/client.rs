@@ -26,6 +26,7 @@ use crate::endpoint::SbiEndpoint;
 use crate::error::SendError;
 use crate::headers::{ResponseDeadline, SENDER_TIMESTAMP, now};
 use crate::message::{JSON, SbiRequest, SbiResponse, media_type};
+use crate::tls::ReplaceableConfig;
 
 /// Octets of a response's header list: `Location`, `3gpp-Sbi-Binding` and the like have some hundred each.
 const HEADER_OCTETS_MAX: u32 = 16 << 10;
@@ -38,7 +39,7 @@ const CONNECTIONS_OF_REQUEST_MAX: u32 = 6;
 #[derive(Clone)]
 pub struct ClientSettings {
     /// Trusted authorities and the own certificate; without, `https` is refused.
-    pub tls: Option<Arc<rustls::ClientConfig>>,
+    pub tls: Option<ReplaceableConfig<rustls::ClientConfig>>,
     /// Address that connections come from, where the host has several.
     pub source: Option<IpAddr>,
     /// Peers to which connections are kept. Past this, the one that was used least recently is closed.
@@ -292,7 +293,7 @@ impl SbiClient {
         let name = ServerName::try_from(at.host.to_string())
             .map_err(|e| SendError::Tls(at.clone(), e.to_string().into()))?;
         let stream = self.reach(at).await?;
-        let stream = TlsConnector::from(tls.clone())
+        let stream = TlsConnector::from(tls.current())
             .connect(name, stream)
             .await
             .map_err(|e| SendError::of_tls(at, &e))?;

@@ -7,12 +7,14 @@
 //! | [`server`] | HTTP/2 in clear or over TLS, client certificates; bounds on connections, streams, headers, bodies and times; late requests | HTTP/1.1, compression |
 //! | [`headers`] | priority, callback, target API root, sender timestamp and longest response time, request info | binding, routing, correlation, access scope |
 //! | [`nrf`] | registration with heartbeats, discovery with a cache, subscriptions, access tokens | stored searches, subscriptions to slices or sets |
-//! | [`token`] | access tokens with RS256, RS512 or ES256 | encrypted tokens, other curves |
+//! | [`token`] | check of access tokens with RS256, RS512 or ES256; signatures with ES256 | encrypted tokens, other curves |
+//! | [`tls`] | both sides; certificates that are replaced while connections are open; NF instances that a certificate names | revocation |
 //! | [`problem`] | `application/problem+json` with the causes of TS 29.500 §5.2.7.2 | |
 #![forbid(unsafe_code)]
 #![allow(clippy::result_large_err, reason = "a refusal is a response, and is made once for a request")]
 
 pub mod client;
+mod der;
 pub mod endpoint;
 pub mod error;
 pub mod headers;

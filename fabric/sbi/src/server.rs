@@ -27,6 +27,7 @@ use tracing::debug;
 use crate::headers::{ResponseDeadline, now};
 use crate::message::{FORM, JSON, MERGE_PATCH_JSON, PATCH_JSON, SbiResponse, media_type};
 use crate::problem::{ProtocolCause, of_status, problem};
+use crate::tls::ReplaceableConfig;
 
 /// A request as a handler gets it.
 #[derive(Clone, Debug)]
@@ -65,7 +66,7 @@ pub struct BodyBound {
 #[derive(Clone)]
 pub struct ServerSettings {
     /// Certificate and demand for client certificates; without, the server speaks in clear.
-    pub tls: Option<Arc<rustls::ServerConfig>>,
+    pub tls: Option<ReplaceableConfig<rustls::ServerConfig>>,
     /// Connections at once.
     pub connections_max: usize,
     /// Connections at once of one address.
@@ -249,7 +250,6 @@ async fn accept<H, F>(
     H: Fn(ReceivedRequest) -> F + Send + Sync + 'static,
     F: Future<Output = SbiResponse> + Send + 'static,
 {
-    let acceptor = shared.settings.tls.clone().map(TlsAcceptor::from);
     loop {
         let accepted = tokio::select! {
             biased;
@@ -266,7 +266,8 @@ async fn accept<H, F>(
             shared.counters.connections_refused.fetch_add(1, Ordering::Relaxed);
             continue;
         };
-        let (shared, acceptor, stopped) = (shared.clone(), acceptor.clone(), stopped.clone());
+        let acceptor = shared.settings.tls.as_ref().map(|tls| TlsAcceptor::from(tls.current()));
+        let (shared, stopped) = (shared.clone(), stopped.clone());
         tokio::spawn(async move {
             let _slot = slot;
             connection(stream, peer, acceptor, shared, stopped).await;

@@ -1,6 +1,6 @@
 //! TLS 1.2 and 1.3 of both sides (TS 33.501 §13.1, TS 33.210 §6.2), with X.509 certificates in PEM.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -8,6 +8,9 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
+use whimbrel_sbi_types::common::NfInstanceId;
+
+use crate::der;
 
 /// The protocol that both ends agree on (RFC 7301): HTTP/2.
 const ALPN: &[u8] = b"h2";
@@ -31,6 +34,66 @@ pub enum ClientCertificates {
     Optional,
     /// A client without one is refused (TS 33.501 §13.1: mutual authentication).
     Required,
+}
+
+/// The configuration of one side, which each new connection takes. It can be replaced meanwhile: connections that are open go on with the
+/// one that they have. Cloned handles share it.
+#[derive(Debug)]
+pub struct ReplaceableConfig<T>(Arc<RwLock<Arc<T>>>);
+
+impl<T> ReplaceableConfig<T> {
+    /// The configuration of the next connection.
+    pub fn current(&self) -> Arc<T> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Has the next connections take another configuration.
+    pub fn replace(&self, config: Arc<T>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = config;
+    }
+}
+
+impl<T> Clone for ReplaceableConfig<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> From<Arc<T>> for ReplaceableConfig<T> {
+    fn from(config: Arc<T>) -> Self {
+        Self(Arc::new(RwLock::new(config)))
+    }
+}
+
+/// The NF instances that a certificate names in its subjectAltName, as `urn:uuid:…` (TS 33.310 §6.1.3c.3). `None` if it names none. A name
+/// that begins like one and is none is left out, so that such a certificate is for no instance.
+pub fn nf_instances(certificate: &CertificateDer<'_>) -> Option<Vec<NfInstanceId>> {
+    /// id-ce-subjectAltName (RFC 5280 §4.2.1.6).
+    const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
+    /// `extensions` of a TBSCertificate (RFC 5280 §4.1).
+    const EXTENSIONS: u8 = 0xa3;
+    /// `uniformResourceIdentifier` of a GeneralName.
+    const URI: u8 = 0x86;
+    let names = || {
+        let (certificate, _) = der::value(certificate, der::SEQUENCE)?;
+        let (signed, _) = der::value(certificate, der::SEQUENCE)?;
+        let (extensions, _) =
+            der::value(der::values(signed).find(|(tag, ..)| *tag == EXTENSIONS)?.1, der::SEQUENCE)?;
+        let (_, extension) = der::values(extensions).find(|(_, extension)| {
+            der::value(extension, der::OBJECT_IDENTIFIER).is_some_and(|(id, _)| id == SUBJECT_ALT_NAME)
+        })?;
+        let (_, octets) = der::values(extension).find(|(tag, _)| *tag == der::OCTET_STRING)?;
+        der::value(octets, der::SEQUENCE).map(|(names, _)| names)
+    };
+    let uris = der::values(names()?).filter(|(tag, _)| *tag == URI);
+    let instances = uris.filter_map(|(_, uri)| {
+        let (prefix, id) = uri.split_at_checked(9)?;
+        prefix.eq_ignore_ascii_case(b"urn:uuid:").then_some(id)
+    });
+    let mut instances = instances.peekable();
+    instances.peek()?;
+    let id = |octets: &[u8]| core::str::from_utf8(octets).ok()?.to_ascii_lowercase().parse().ok();
+    Some(instances.filter_map(id).collect())
 }
 
 /// A client's side that trusts these authorities, and shows a certificate if it has one. Errors: one sentence.

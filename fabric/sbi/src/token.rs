@@ -1,20 +1,22 @@
-//! Access tokens of consumers, as a producer checks them: JWS (RFC 7515) of an NRF, TS 33.501 §13.4.1.1.2, TS 29.510 §6.3.5.2.4.
+//! Access tokens of consumers, as a producer checks them and an NRF signs them: JWS (RFC 7515), TS 33.501 §13.4.1.1.2, TS 29.510 §6.3.5.2.4.
 
 use core::fmt;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use ring::rand::SystemRandom;
 use ring::signature::{
-    ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA512, UnparsedPublicKey,
-    VerificationAlgorithm,
+    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair,
+    RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA512, UnparsedPublicKey, VerificationAlgorithm,
 };
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, SubjectPublicKeyInfoDer};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, SubjectPublicKeyInfoDer};
 use whimbrel_sbi_types::common::{DateTime, NfInstanceId};
-use whimbrel_sbi_types::nnrf::{AccessTokenClaims, Audience, NfType, ServiceName};
+use whimbrel_sbi_types::nnrf::{AccessToken, AccessTokenClaims, Audience, NfType, ServiceName};
 
+use crate::der;
 use crate::message::SbiResponse;
 use crate::problem::of_status;
 
@@ -233,6 +235,60 @@ impl TokenVerifier {
     }
 }
 
+/// The key with which an NRF signs access tokens: ECDSA on P-256, ES256 (RFC 7518 §3.4).
+pub struct TokenSigner {
+    key: EcdsaKeyPair,
+    random: SystemRandom,
+}
+
+impl fmt::Debug for TokenSigner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenSigner(…)")
+    }
+}
+
+impl TokenSigner {
+    /// A new key, as PEM: secret. Errors: one sentence.
+    pub fn new_key() -> Result<String, String> {
+        let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new());
+        Ok(pem("PRIVATE KEY", key.map_err(|_| "no key could be made")?.as_ref()))
+    }
+
+    /// Reads a private key of [`TokenSigner::new_key`]. Errors: one sentence.
+    pub fn new(pem: &[u8]) -> Result<Self, String> {
+        let key = PrivatePkcs8KeyDer::from_pem_slice(pem)
+            .map_err(|e| format!("there is no private key in PKCS #8 and PEM: {e}"))?;
+        let random = SystemRandom::new();
+        let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, key.secret_pkcs8_der(), &random);
+        Ok(Self { key: key.map_err(|e| format!("the key is none of ECDSA on P-256: {e}"))?, random })
+    }
+
+    /// The public key as PEM (RFC 5480 §2), with which producers check tokens.
+    pub fn public_key(&self) -> String {
+        /// SubjectPublicKeyInfo of a key on P-256, up to the point.
+        const HEAD: [u8; 26] = [
+            0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
+            0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+        ];
+        pem("PUBLIC KEY", &[&HEAD, self.key.public_key().as_ref()].concat())
+    }
+
+    /// The token with these claims; `None` if it would be longer than tokens may be.
+    pub fn sign(&self, claims: &AccessTokenClaims) -> Option<AccessToken> {
+        let header = URL_SAFE_NO_PAD.encode(r#"{"typ":"JWT","alg":"ES256"}"#);
+        let signed = format!("{header}.{}", URL_SAFE_NO_PAD.encode(whimbrel_sbi_types::to_vec(claims)));
+        let signature = self.key.sign(&self.random, signed.as_bytes()).ok()?;
+        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)).parse().ok()
+    }
+}
+
+/// The textual form of RFC 7468.
+fn pem(label: &str, octets: &[u8]) -> String {
+    let text = STANDARD.encode(octets);
+    let lines = text.as_bytes().chunks(64).map(|line| String::from_utf8_lossy(line).into_owned() + "\n");
+    format!("-----BEGIN {label}-----\n{}-----END {label}-----\n", lines.collect::<String>())
+}
+
 /// The key of a SubjectPublicKeyInfo (RFC 5280 §4.1): RSA, or ECDSA on P-256.
 fn public_key(info: &[u8]) -> Result<PublicKey, String> {
     /// rsaEncryption (RFC 8017 §C).
@@ -242,37 +298,17 @@ fn public_key(info: &[u8]) -> Result<PublicKey, String> {
     /// secp256r1 (RFC 5480 §2.1.1.1).
     const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
     let parse = || {
-        let (fields, _) = der(info, SEQUENCE)?;
-        let (algorithm, rest) = der(fields, SEQUENCE)?;
-        let (identifier, parameters) = der(algorithm, OBJECT_IDENTIFIER)?;
-        let (bits, _) = der(rest, BIT_STRING)?;
+        let (fields, _) = der::value(info, der::SEQUENCE)?;
+        let (algorithm, rest) = der::value(fields, der::SEQUENCE)?;
+        let (identifier, parameters) = der::value(algorithm, der::OBJECT_IDENTIFIER)?;
+        let (bits, _) = der::value(rest, der::BIT_STRING)?;
         let (0, key) = bits.split_first()? else { return None };
         let kind = match identifier {
             RSA => KeyKind::Rsa,
-            EC if der(parameters, OBJECT_IDENTIFIER)?.0 == P256 => KeyKind::P256,
+            EC if der::value(parameters, der::OBJECT_IDENTIFIER)?.0 == P256 => KeyKind::P256,
             _ => return None,
         };
         Some(PublicKey { kind, octets: key.to_vec() })
     };
     parse().ok_or_else(|| "the public key of an NRF is neither RSA nor ECDSA on P-256".into())
-}
-
-const SEQUENCE: u8 = 0x30;
-const OBJECT_IDENTIFIER: u8 = 0x06;
-const BIT_STRING: u8 = 0x03;
-
-/// The contents of a DER value with this tag, and what follows it.
-fn der(octets: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (found, rest) = octets.split_first()?;
-    if *found != tag {
-        return None;
-    }
-    let (first, rest) = rest.split_first()?;
-    let (length, rest) = match first {
-        0..=0x7f => (usize::from(*first), rest),
-        0x81 => (usize::from(*rest.first()?), rest.get(1..)?),
-        0x82 => (usize::from(u16::from_be_bytes(*rest.first_chunk()?)), rest.get(2..)?),
-        _ => return None,
-    };
-    rest.split_at_checked(length)
 }

@@ -8,7 +8,7 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use whimbrel_sbi::token::{TokenError, TokenVerifier};
+use whimbrel_sbi::token::{TokenError, TokenSigner, TokenVerifier};
 use whimbrel_sbi_types::common::DateTime;
 use whimbrel_sbi_types::nnrf::{NfType, ServiceName};
 
@@ -141,4 +141,29 @@ fn keys_that_cannot_be_read_have_a_sentence() {
                 .contains("neither")
         );
     }
+}
+
+#[test] // TS 29.510 §6.3.5.2.4, RFC 7518 §3.4: what an NRF signs, a producer accepts
+fn a_token_of_a_new_key_is_accepted_with_its_public_key_alone() {
+    let private = TokenSigner::new_key().unwrap();
+    let signer = TokenSigner::new(private.as_bytes()).unwrap();
+    let claims = |audience: &str| {
+        whimbrel_sbi_types::from_slice(claims(audience, "nudm-sdm", 4_102_444_800).as_bytes()).unwrap()
+    };
+    let token = signer.sign(&claims("\"UDM\"")).unwrap();
+    assert_eq!(check(&verifier(signer.public_key().as_bytes()), token.as_str()), Ok(()));
+    let of_instance = signer.sign(&claims(&format!("[\"{UDM}\"]"))).unwrap();
+    assert_eq!(check(&verifier(signer.public_key().as_bytes()), of_instance.as_str()), Ok(()));
+    assert_eq!(check(&verifier(EC_CERTIFICATE), token.as_str()), Err(TokenError::Signature));
+    assert!(!private.contains("PUBLIC") && !format!("{signer:?}").contains("PRIVATE"));
+    assert!(signer.public_key().lines().all(|line| line.len() <= 64));
+    for wrong in [
+        signer.public_key().as_bytes(),
+        b"",
+        b"-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n",
+    ] {
+        assert!(TokenSigner::new(wrong).is_err());
+    }
+    // A key that another program made.
+    assert!(TokenSigner::new(EC_KEY).is_ok());
 }

@@ -60,16 +60,13 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> Option<ChargingConfig> {
 
 /// Reports contradictions with other keys.
 pub(super) fn check(config: &Config, pass: &mut Pass) {
-    let is_chf_named = match &config.sbi {
-        Some(sbi) => sbi.chf != ChfSource::Off,
-        // What `sbi` lacks is reported there.
-        None => pass.is_given("sbi.chf"),
-    };
+    // What `sbi` lacks for a CHF of others is reported there.
+    let is_chf_named = config.chf.source != ChfSource::Off;
     for (i, network) in config.data_networks.iter().enumerate() {
         let (dnn, key) = (&network.dnn, format!("data_networks[{i}].charging"));
         if network.charging.is_some() && !is_chf_named {
             let what = format!("sessions of `{dnn}` are to be charged, and no CHF is named that could do it");
-            pass.refuse(&key, what, "write `sbi.chf`: nrf, or the API root of a CHF");
+            pass.refuse(&key, what, "write `sbi.chf`: embedded, nrf, or the API root of a CHF");
         }
     }
 }

@@ -32,6 +32,7 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
     super::veil::check(config, pass);
     super::sbi::check(config, pass);
     super::charging::check(config, pass);
+    super::chf::check(config, pass);
     super::peer_amfs::check(config, pass);
     cluster(config, pass);
     super::unit::check(config, pass);

@@ -9,6 +9,7 @@ mod audit;
 pub mod broker;
 mod buffering;
 mod charging;
+pub mod chf;
 mod cluster;
 mod contradictions;
 mod data_network;
@@ -121,6 +122,7 @@ pub struct Config {
     pub open: Option<open::Open>,
     /// Interfaces to network functions of other vendors.
     pub sbi: Option<sbi::Sbi>,
+    pub chf: chf::Chf,
     pub veil: Option<veil::VeilOperatorConfig>,
     pub peer_amfs: PeerAmfs,
     pub handover: handover::Handover,
@@ -319,7 +321,7 @@ pub fn in_place_of(running: &Config, mut config: Config) -> ReloadedConfig {
     keep!(
         "plmn" amf.plmn, "amf" amf.amf_id, "data_networks" data_networks, "home_network_keys" home_network_keys,
         "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "slice_rates" slice_rates, "detection" detection, "buffering" buffering,
-        "cluster" cluster, "sbfd" sbfd, "foresight" foresight, "gnb_positions" gnb_positions, "unit" unit, "packet_logger" packet_logger, "open" open, "veil" veil, "sbi" sbi, "store" store, "api" api, "audit" audit, "log" log,
+        "cluster" cluster, "sbfd" sbfd, "foresight" foresight, "gnb_positions" gnb_positions, "unit" unit, "packet_logger" packet_logger, "open" open, "veil" veil, "sbi" sbi, "chf" chf, "store" store, "api" api, "audit" audit, "log" log,
         "otlp" otlp, "memory" memory,
     );
     config.n2.gnbs = gnbs;
@@ -363,6 +365,7 @@ pub fn default() -> Config {
 /// Every section in the order in which they are printed.
 fn all_keys(pass: &mut Pass, node: &Node) -> Config {
     let mut root = Section::root(pass, node);
+    let mut chf_source = sbi::ChfSource::default();
     let mut config = Config {
         amf: amf::read(&mut root),
         access: access::read(&mut root),
@@ -384,7 +387,8 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         packet_logger: packet_logger::read(&mut root),
         open: open::read(&mut root),
         veil: veil::read(&mut root),
-        sbi: sbi::read(&mut root),
+        sbi: sbi::read(&mut root, &mut chf_source),
+        chf: chf::read(&mut root),
         peer_amfs: peer_amfs::read(&mut root),
         handover: handover::read(&mut root),
         foresight: foresight::read(&mut root),
@@ -404,6 +408,7 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         deployment: Deployment::default(),
     };
     root.finish();
+    config.chf.source = chf_source;
     config.files = pass.files.iter().cloned().collect();
     config.cluster.sbfd = config.sbfd.probing;
     config

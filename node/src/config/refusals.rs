@@ -22,7 +22,7 @@ pub struct RefusalAnswer {
 const ANSWER: &str = "a map of `cause`, 1 to 255, and `back_off`, such as 12min";
 
 /// Each kind of refusal: its default cause, and when it is sent.
-const KINDS: [(RefusalKind, u8, &str); 17] = [
+const KINDS: [(RefusalKind, u8, &str); 18] = [
     (
         RefusalKind::UnknownSubscriber,
         3,
@@ -50,6 +50,7 @@ const KINDS: [(RefusalKind, u8, &str); 17] = [
     (RefusalKind::SessionType, 28, "The session type is not allowed (5GSM)."),
     (RefusalKind::Resources, 26, "Addresses or other resources of the user plane ran out (5GSM)."),
     (RefusalKind::Charging, 29, "The CHF gives no quota (5GSM)."),
+    (RefusalKind::Policy, 29, "The PCF does not permit the session (5GSM)."),
     (RefusalKind::NetworkFailure, 38, "Another network function does not answer (5GSM)."),
     (RefusalKind::Protocol, 111, "The UE violated the protocol."),
 ];
@@ -101,6 +102,7 @@ pub fn word(kind: RefusalKind) -> &'static str {
         RefusalKind::SessionType => "session_type",
         RefusalKind::Resources => "resources",
         RefusalKind::Charging => "charging",
+        RefusalKind::Policy => "policy",
         RefusalKind::NetworkFailure => "network_failure",
         RefusalKind::Protocol => "protocol",
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use whimbrel_control::config::UdmFunction;
+use whimbrel_control::config::{FailureHandling, UdmFunction};
 use whimbrel_sbi_types::common::NfInstanceId;
 
 use super::Config;
@@ -24,8 +24,14 @@ pub struct Sbi {
     pub udm: UdmSource,
     /// Where requests to the CHF go.
     pub chf: ChfSource,
+    /// Where requests to the PCF go.
+    pub pcf: PcfSource,
+    /// Treatment of sessions while the PCF does not answer.
+    pub pcf_failure_handling: FailureHandling,
     /// Services that this core offers to other functions.
     pub offer: Vec<OfferedService>,
+    /// The NRF of this core suspends and removes instances that send no heartbeat.
+    pub demand_heartbeats: bool,
     /// How long another function may take for an answer.
     pub answer_within: Duration,
     pub tls: SbiTls,
@@ -127,6 +133,8 @@ pub enum ChfSource {
     /// Nothing is charged.
     #[default]
     Off,
+    /// To the charging function of this core.
+    Embedded,
     /// To a CHF that the NRF names.
     Nrf,
     /// To the CHF at this API root.
@@ -137,16 +145,50 @@ impl Value for ChfSource {
     fn read(text: &str) -> Result<Self, String> {
         match text.trim() {
             "off" => Ok(Self::Off),
+            "embedded" => Ok(Self::Embedded),
             "nrf" => Ok(Self::Nrf),
-            other => ApiRoot::read(other)
-                .map(Self::At)
-                .map_err(|_| "off, nrf, or the API root of a CHF such as http://192.0.2.9:7777".into()),
+            other => ApiRoot::read(other).map(Self::At).map_err(|_| {
+                "off, embedded, nrf, or the API root of a CHF such as http://192.0.2.9:7777".into()
+            }),
         }
     }
 
     fn show(&self) -> String {
         match self {
             Self::Off => "off".into(),
+            Self::Embedded => "embedded".into(),
+            Self::Nrf => "nrf".into(),
+            Self::At(root) => root.show(),
+        }
+    }
+}
+
+/// Where requests to the policy control function go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PcfSource {
+    /// Sessions have the policy of their data network and of the subscriber.
+    #[default]
+    Embedded,
+    /// To a PCF that the NRF names.
+    Nrf,
+    /// To the PCF at this API root.
+    At(ApiRoot),
+}
+
+impl Value for PcfSource {
+    fn read(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            "embedded" => Ok(Self::Embedded),
+            "nrf" => Ok(Self::Nrf),
+            other => ApiRoot::read(other)
+                .map(Self::At)
+                .map_err(|_| "embedded, nrf, or the API root of a PCF such as http://192.0.2.6:7777".into()),
+        }
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Embedded => "embedded".into(),
             Self::Nrf => "nrf".into(),
             Self::At(root) => root.show(),
         }
@@ -171,17 +213,27 @@ pub enum OfferedService {
     Udm,
     /// The AUSF: Nausf_UEAuthentication.
     Ausf,
+    /// The PCF: Npcf_SMPolicyControl, Npcf_AMPolicyControl.
+    Pcf,
+    /// The NRF: Nnrf_NFManagement, Nnrf_NFDiscovery, Nnrf_AccessToken.
+    Nrf,
+    /// The CHF: Nchf_ConvergedCharging.
+    Chf,
 }
 
 words! { OfferedService {
     OfferedService::Udm = "udm",
     OfferedService::Ausf = "ausf",
+    OfferedService::Pcf = "pcf",
+    OfferedService::Nrf = "nrf",
+    OfferedService::Chf = "chf",
 } }
 
 /// Half of the guard of a UE's request, so that one that is lost is repeated within it.
 const ANSWER_WITHIN: Duration = Duration::from_millis(2_400);
 
-pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Sbi> {
+/// Reads the section. `chf_source` is where requests to the CHF go, which is known without an address, too.
+pub(super) fn read(root: &mut Section<'_, '_>, chf_source: &mut ChfSource) -> Option<Sbi> {
     let doc = "Service-based interfaces to network functions of other vendors (docs/sbi.md). Served if `address` is given.";
     root.section("sbi", doc, |s| {
         let address = s.optional::<SocketAddr>(
@@ -207,12 +259,29 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Sbi> {
         let chf = s.value(
             "chf",
             ChfSource::Off,
-            "Where requests to the CHF go for data networks with `charging`: `off`, `nrf` (a CHF that the NRF names), or a CHF's API root.",
+            "Where requests to the CHF go for data networks with `charging`: `off`, `embedded` (the charging function of this core), `nrf` (a CHF that the \
+             NRF names), or a CHF's API root.",
         );
+        let pcf = s.value(
+            "pcf",
+            PcfSource::Embedded,
+            "Where requests to the PCF go: `embedded` (flows of the data network and the subscriber), `nrf` (a PCF that the NRF names), or a PCF's API root.",
+        );
+        let pcf_failure_handling = s.value(
+            "pcf_failure_handling",
+            FailureHandling::Continue,
+            "While the PCF does not answer: `continue` (sessions begin with the flows of their data network and subscriber), or `terminate` (no session begins).",
+        );
+        chf_source.clone_from(&chf);
         let offer = s.list::<OfferedService>(
             "offer",
             vec![],
-            "Services of this core for the functions of other vendors, over its subscribers: `udm` (TS 29.503), `ausf` (TS 29.509).",
+            "Services of this core for the functions of other vendors: over its subscribers `udm` (TS 29.503), `ausf` (TS 29.509) and `pcf` (TS 29.512, TS 29.507); `chf` (TS 32.291); `nrf` (TS 29.510), at which its own functions register too if `sbi.nrf` is not given.",
+        );
+        let demand_heartbeats = s.value(
+            "demand_heartbeats",
+            true,
+            "The NRF of this core suspends instances that send no heartbeats, and then removes them (TS 29.510 §5.2.2.3.2). `false`: instances that have never sent one stay until they deregister, as free5GC's functions need it.",
         );
         let answer_within = s.value(
             "answer_within",
@@ -240,7 +309,9 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Sbi> {
             "NF instance identity of the NRF whose tokens are accepted. Without it, that of no token is looked at.",
         );
         let Some(address) = address else {
-            let is_used = udm != UdmSource::Embedded || chf != ChfSource::Off || !offer.is_empty();
+            let is_remote = !matches!(chf, ChfSource::Off | ChfSource::Embedded);
+            let is_used =
+                udm != UdmSource::Embedded || is_remote || pcf != PcfSource::Embedded || !offer.is_empty();
             if nrf.is_some() || is_used {
                 s.refuse("address", "other functions could not notify this core", "write the address and port at which they reach it");
             }
@@ -252,7 +323,10 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Sbi> {
             access_tokens,
             udm,
             chf,
+            pcf,
+            pcf_failure_handling,
             offer,
+            demand_heartbeats,
             answer_within,
             tls,
             token_key,
@@ -261,33 +335,88 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Option<Sbi> {
     })
 }
 
+impl Config {
+    /// The key with which the NRF of this core signs access tokens: beside the store, made at the first start.
+    pub fn nrf_token_key(&self) -> PathBuf {
+        self.store.path.with_extension("nrf.key")
+    }
+
+    /// Its public key, for `sbi.token_key` of other producers.
+    pub fn nrf_public_key(&self) -> PathBuf {
+        self.store.path.with_extension("nrf.pem")
+    }
+
+    /// The instances and subscriptions of the NRF of this core, for its next start.
+    pub fn nrf_state(&self) -> PathBuf {
+        self.store.path.with_extension("nrf.jsonl")
+    }
+}
+
 impl Sbi {
+    /// The NRF of this core's own functions: the one that is named, or its own.
+    pub fn nrf_root(&self) -> Option<ApiRoot> {
+        let own = || ApiRoot { tls: self.tls.certificate.is_some(), authority: self.address.to_string() };
+        self.nrf.clone().or_else(|| self.offer.contains(&OfferedService::Nrf).then(own))
+    }
+
+    /// The services that are offered over the subscribers of this core.
+    pub fn subscriber_services(&self) -> Vec<OfferedService> {
+        self.offer.iter().copied().filter(|offered| *offered != OfferedService::Nrf).collect()
+    }
+
     pub(super) fn udm_function(&self) -> UdmFunction {
         match self.udm {
             UdmSource::Embedded => UdmFunction::Embedded,
             UdmSource::Nrf | UdmSource::At(_) => UdmFunction::Remote,
         }
     }
+
+    /// Treatment of sessions while the PCF does not answer; `None` without a PCF.
+    pub(super) fn pcf_failure_handling(&self) -> Option<FailureHandling> {
+        (self.pcf != PcfSource::Embedded).then_some(self.pcf_failure_handling)
+    }
 }
 
 /// Reports contradictions between the keys.
 pub(super) fn check(config: &Config, pass: &mut Pass) {
     let Some(sbi) = &config.sbi else { return };
-    if sbi.udm == UdmSource::Nrf && sbi.nrf.is_none() {
+    if sbi.udm == UdmSource::Nrf && sbi.nrf_root().is_none() {
         pass.refuse(
             "sbi.udm",
             "no NRF is named that could tell where the UDM is",
             "write `sbi.nrf`, or the API root of the UDM",
         );
     }
-    if sbi.chf == ChfSource::Nrf && sbi.nrf.is_none() {
+    if sbi.chf == ChfSource::Nrf && sbi.nrf_root().is_none() {
         pass.refuse(
             "sbi.chf",
             "no NRF is named that could say where the CHF is",
             "write `sbi.nrf`, or the API root of the CHF",
         );
     }
-    if sbi.token_key.is_some() && sbi.offer.is_empty() {
+    if sbi.pcf == PcfSource::Nrf && sbi.nrf.is_none() {
+        pass.refuse(
+            "sbi.pcf",
+            "no NRF is named that could say where the PCF is",
+            "write `sbi.nrf`, or the API root of the PCF",
+        );
+    }
+    let is_own_nrf = sbi.nrf.is_none() && sbi.offer.contains(&OfferedService::Nrf);
+    if is_own_nrf && sbi.tls.certificate.is_some() && sbi.tls.authorities.is_none() {
+        pass.refuse(
+            "sbi.offer",
+            "this core's own functions could not check the certificate of its NRF, at which they register",
+            "write `sbi.tls.authorities`",
+        );
+    }
+    if !sbi.demand_heartbeats && !sbi.offer.contains(&OfferedService::Nrf) {
+        pass.refuse(
+            "sbi.demand_heartbeats",
+            "this core offers no NRF",
+            "add `nrf` to `sbi.offer`, or remove the key",
+        );
+    }
+    if sbi.token_key.is_some() && sbi.subscriber_services().is_empty() {
         pass.refuse(
             "sbi.token_key",
             "this core offers no service whose requests could carry access tokens",
@@ -326,6 +455,27 @@ mod tests {
         for wrong in ["192.0.2.7:7777", "ftp://a:1", "http://", "http://a/b", "http://a b", "http://u@h:1"] {
             assert!(root(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_own_nrf_is_that_of_the_own_functions_unless_another_is_named() {
+        let read = |lines: &str| {
+            let text = format!("sbi:\n  address: 192.0.2.1:7777\n{lines}");
+            super::super::parse(&text, std::path::Path::new("w.yaml")).map_err(|e| e.to_string())
+        };
+        let root = |lines: &str| read(lines).unwrap().sbi.unwrap().nrf_root().map(|root| root.uri());
+        assert_eq!(root("  offer: [udm]\n"), None);
+        assert_eq!(root("  offer: [nrf]\n  udm: nrf\n").as_deref(), Some("http://192.0.2.1:7777"));
+        let other = "  offer: [nrf]\n  nrf: http://192.0.2.9:7777\n";
+        assert_eq!(root(other).as_deref(), Some("http://192.0.2.9:7777"));
+        let tls = "  offer: [nrf]\n  tls:\n    certificate: a.pem\n    key: a.key\n";
+        assert!(read(tls).unwrap_err().contains("write `sbi.tls.authorities`"));
+        assert_eq!(
+            root(&format!("{tls}    authorities: b.pem\n")).as_deref(),
+            Some("https://192.0.2.1:7777")
+        );
+        assert!(read("  demand_heartbeats: false\n").unwrap_err().contains("add `nrf` to `sbi.offer`"));
+        assert!(read("  offer: [nrf]\n  token_key: nrf.pem\n").unwrap_err().contains("write `sbi.offer`"));
     }
 
     #[test]

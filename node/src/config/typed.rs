@@ -62,6 +62,7 @@ impl Config {
                 handover_downlink: self.handover.downlink,
                 marking: self.markings.clone(),
                 buffering: self.downlink_data,
+                pcf: self.sbi.as_ref().and_then(super::sbi::Sbi::pcf_failure_handling),
             },
             timers: timers(&self.timers),
             refusals: refusals(&self.refusals),

@@ -735,6 +735,7 @@ impl Observer {
             | RefusalKind::SessionType
             | RefusalKind::Resources
             | RefusalKind::Charging
+            | RefusalKind::Policy
             | RefusalKind::NetworkFailure
             | RefusalKind::Protocol => String::new(),
         }
@@ -890,6 +891,7 @@ fn name_of(procedure: Procedure) -> ProcedureName {
         Procedure::UpConnectionDeactivation => ProcedureName::UpConnectionDeactivation,
         Procedure::SessionRestoration => ProcedureName::SessionRestoration,
         Procedure::ChargingUpdate => ProcedureName::ChargingUpdate,
+        Procedure::PolicyUpdate => ProcedureName::PolicyUpdate,
     }
 }
 

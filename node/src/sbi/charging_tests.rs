@@ -1,11 +1,10 @@
 //! The consumer of a CHF against what the CHF of free5GC answered (testdata/README.md), and against what no CHF should answer.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use hyper::StatusCode;
-use hyper::header::LOCATION;
 use serde_json::{Value as Json, json};
 use whimbrel_control::UeAddress;
 use whimbrel_control::charging::{
@@ -13,34 +12,30 @@ use whimbrel_control::charging::{
     ChargingTrigger, FinalUnitAction, GrantedQuota, RatingGroup, UsedUnits,
 };
 use whimbrel_control::udm::{Ambr, NfType, ServiceFault};
-use whimbrel_ids::{AmfId, Guami, Instant, PduSessionId, PlmnId, SNssai};
+use whimbrel_ids::{Instant, PduSessionId, SNssai};
 use whimbrel_nas::ie::{PduSessionType, SscMode};
-use whimbrel_sbi::message::{JSON, PROBLEM_JSON};
-use whimbrel_sbi::{
-    ClientSettings, ReceivedRequest, SbiClient, SbiRequest, SbiResponse, SbiServer, ServerSettings,
-};
-use whimbrel_sbi_types::common::NfInstanceId;
+use whimbrel_sbi::message::JSON;
+use whimbrel_sbi::{ClientSettings, SbiClient, SbiRequest, SbiResponse, SbiServer, ServerSettings};
 
+use super::SbiInput;
 use super::charging::Charging;
 use super::identity::supi_of;
-use super::peer::{Peer, PeerSource};
-use super::udm::Consumer;
-use super::{SbiFigures, SbiInput, SbiThread, uuid_of};
+use super::scripted::{
+    ScriptedFunction, callbacks_alone, consumer, created, json_response, peer_at, problem, recorded_response,
+    runtime,
+};
 use crate::config::sbi::ApiRoot;
 use crate::config::value::Value;
-use crate::observation::Console;
 
 const FREE5GC: &str = include_str!("testdata/free5gc-chf-9fa9ec9.json");
 
 /// The rating group of all requests.
 const GROUP: RatingGroup = RatingGroup(1);
 
-/// A CHF whose answers a test gives, with what it was asked.
+/// A CHF whose answers a test gives, with its consumer.
 struct ScriptedChf {
     charging: Charging,
-    /// Paths of the requests, with their bodies.
-    requests: Arc<Mutex<Vec<(String, Json)>>>,
-    _server: SbiServer,
+    function: ScriptedFunction,
 }
 
 /// `answer` gets the number of the request, from 0, and gives `None` where the CHF is silent.
@@ -48,57 +43,19 @@ fn scripted_chf(
     answer: impl Fn(usize) -> Option<SbiResponse> + Send + Sync + 'static,
     within: Duration,
 ) -> ScriptedChf {
-    let requests: Arc<Mutex<Vec<_>>> = Arc::default();
-    let asked = requests.clone();
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let server = SbiServer::start(listener, ServerSettings::default(), move |request: ReceivedRequest| {
-        let mut asked = asked.lock().unwrap();
-        let response = answer(asked.len());
-        asked
-            .push((request.uri.path().to_owned(), serde_json::from_slice(&request.body).unwrap_or_default()));
-        async move {
-            match response {
-                Some(response) => response,
-                None => std::future::pending().await,
-            }
-        }
-    });
-    let server = server.unwrap();
-    let root = ApiRoot::read(&format!("http://{}", server.address())).unwrap();
-    ScriptedChf { charging: charging_at(root, within), requests, _server: server }
+    let function = ScriptedFunction::start(answer);
+    ScriptedChf { charging: charging_at(function.root.clone(), within), function }
 }
 
 /// The consumer of the CHF at an API root.
-fn charging_at(root: ApiRoot, within: Duration) -> Charging {
-    let console = Console::new(crate::clock::now()).unwrap();
-    let client = SbiClient::new(ClientSettings::new("SMF"));
-    let peer = Peer::new(
-        NfType::Chf,
-        PeerSource::At(root),
-        client,
-        within,
-        console,
-        Arc::new(SbiFigures::default()),
-    );
-    let instance = |name| NfInstanceId::new(&uuid_of(name)).unwrap();
-    let consumer = Consumer {
-        plmn: PlmnId::TEST,
-        guami: Guami { plmn: PlmnId::TEST, amf_id: AmfId::from_octets([2, 0, 0x40]) },
-        amf: instance("AMF"),
-        smf: instance("SMF"),
-        ausf: instance("AUSF"),
-        udm: instance("UDM"),
-        ims_vops: false,
-        root: "http://192.0.2.1:7777".into(),
-        callback_root: "http://192.0.2.1:7777/callbacks/udm".into(),
-    };
+pub(super) fn charging_at(root: ApiRoot, within: Duration) -> Charging {
     let address = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-    Charging::new(peer, consumer, address, [(GROUP, 1000)].into())
+    Charging::new(peer_at(NfType::Chf, root, within), consumer(), address, [(GROUP, 1000)].into())
 }
 
 impl ScriptedChf {
     fn requests(&self) -> Vec<(String, Json)> {
-        self.requests.lock().unwrap().clone()
+        self.function.requests()
     }
 }
 
@@ -107,13 +64,13 @@ fn constant_chf(response: SbiResponse) -> ScriptedChf {
     scripted_chf(move |_| Some(response.clone()), Duration::from_secs(5))
 }
 
-fn request(sequence: u32, operation: ChargingOperation) -> ChargingRequest {
+pub(super) fn request(sequence: u32, operation: ChargingOperation) -> ChargingRequest {
     let supi = supi_of("imsi-999700000000001").unwrap();
     let psi = PduSessionId::new(5).unwrap();
     ChargingRequest { supi, psi, charging_id: 77, sequence, operation }
 }
 
-fn create() -> ChargingRequest {
+pub(super) fn create() -> ChargingRequest {
     let session = ChargedSession {
         s_nssai: SNssai::sst(1),
         dnn: "internet".parse().unwrap(),
@@ -131,7 +88,7 @@ fn create() -> ChargingRequest {
     request(0, ChargingOperation::Create(session.into(), GROUP))
 }
 
-fn used(trigger: ChargingTrigger) -> UsedUnits {
+pub(super) fn used(trigger: ChargingTrigger) -> UsedUnits {
     UsedUnits { rating_group: GROUP, uplink: 300, downlink: 500, time_s: 7, trigger, number: 2 }
 }
 
@@ -142,23 +99,6 @@ fn update(sequence: u32, trigger: ChargingTrigger, last: bool) -> ChargingReques
 fn release(sequence: u32) -> ChargingRequest {
     let used = used(ChargingTrigger::Final);
     request(sequence, ChargingOperation::Release { reference: "r1".into(), used, deletion: None })
-}
-
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
-}
-
-fn json_response(status: u16, body: &Json) -> SbiResponse {
-    SbiResponse::with_body(StatusCode::from_u16(status).unwrap(), JSON, body.to_string().into())
-}
-
-fn created(location: &str, body: &Json) -> SbiResponse {
-    json_response(201, body).header(LOCATION, location.parse().unwrap())
-}
-
-fn problem(status: u16, cause: &str) -> SbiResponse {
-    let body = json!({ "status": status, "cause": cause }).to_string();
-    SbiResponse::with_body(StatusCode::from_u16(status).unwrap(), PROBLEM_JSON, body.into())
 }
 
 /// ChargingDataResponse with these unit informations.
@@ -180,18 +120,7 @@ fn granted(answer: ChargingAnswer) -> ChargingGrant {
 /// The answers of free5GC's CHF, in order.
 fn recorded(recording: &str) -> Vec<SbiResponse> {
     let exchanges: Vec<Json> = serde_json::from_str(recording).unwrap();
-    let response = |exchange: &Json| {
-        let status = exchange["status"].as_u64().unwrap().try_into().unwrap();
-        let mut response = match exchange.get("body") {
-            Some(body) => json_response(status, body),
-            None => SbiResponse::empty(StatusCode::from_u16(status).unwrap()),
-        };
-        if let Some(location) = exchange["location"].as_str() {
-            response = response.header(LOCATION, location.parse().unwrap());
-        }
-        response
-    };
-    exchanges.iter().map(response).collect()
+    exchanges.iter().map(recorded_response).collect()
 }
 
 #[test] // grants nothing at the beginning, and writes empty values of enumerations
@@ -608,15 +537,7 @@ fn a_release_of_an_unknown_resource_is_done() {
 #[test] // TS 32.290 §5.3.2.5
 fn orders_of_a_chf_reach_the_session_that_the_path_names() {
     let (input, inputs) = mpsc::channel();
-    let edge = Arc::new(SbiThread {
-        udm: None,
-        charging: None,
-        offered: None,
-        registered: Vec::new(),
-        input,
-        console: Console::new(crate::clock::now()).unwrap(),
-        counts: Arc::new(SbiFigures::default()),
-    });
+    let edge = callbacks_alone(input);
     runtime().block_on(async {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let server = SbiServer::start(listener, ServerSettings::default(), move |request| {

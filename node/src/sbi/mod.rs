@@ -7,12 +7,24 @@ mod callbacks;
 mod charging;
 #[cfg(test)]
 mod charging_tests;
+mod chf;
+#[cfg(test)]
+mod chf_tests;
 mod identity;
+mod nrf;
 mod offered;
 mod peer;
+mod policy;
+#[cfg(test)]
+mod policy_tests;
 #[cfg(test)]
 mod recorded_tests;
 mod registration;
+mod reload;
+#[cfg(test)]
+mod reload_tests;
+#[cfg(test)]
+mod scripted;
 mod subscription;
 #[cfg(test)]
 mod token_tests;
@@ -23,24 +35,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-use tokio::sync::{Mutex, mpsc as queue};
+use tokio::sync::{Mutex, mpsc as queue, oneshot};
 use tracing::{info, warn};
-use whimbrel_control::charging::ChargingAnswer;
+use whimbrel_charging::{Notification, NotificationType};
+use whimbrel_control::charging::{ChargingAnswer, RatingGroup};
+use whimbrel_control::sm_policy::{PolicyAnswer, PolicyNotification};
 use whimbrel_control::udm::{NfType, ServiceFault, UdmAnswer, UdmError, UdmRequest};
 use whimbrel_control::{Event, OutputId, Procedure, UeEvent, UeId};
 use whimbrel_ids::{Guami, PduSessionId, Supi};
-use whimbrel_resilience::{ChargingQuery, UdmQuery};
+use whimbrel_resilience::{ChargingQuery, PolicyQuery, UdmQuery};
 use whimbrel_sbi::nrf::NrfClient;
 use whimbrel_sbi::{ReceivedRequest, SbiResponse, SbiServer, ServerSettings};
 use whimbrel_sbi_types::common::NfInstanceId;
 
 use self::charging::Charging;
+use self::chf::ChfThread;
+use self::nrf::NrfService;
 pub use self::offered::SubscriptionForm;
 use self::offered::{CallbackPolicy, OfferedServices, ServiceAuthorization};
 use self::peer::{Peer, PeerSource};
+use self::policy::PolicyControl;
+use self::reload::{SbiFileWatch, SbiTlsConfig};
 use self::udm::{Consumer, Udm};
 use crate::config::Config;
-use crate::config::sbi::{ChfSource, Sbi, UdmSource};
+use crate::config::sbi::{ChfSource, OfferedService, PcfSource, Sbi, UdmSource};
 use crate::observation::{Console, Metric, MetricSample};
 
 /// Requests under way: two seconds of the busiest core's registrations. Further ones are answered with [`ServiceFault::Busy`].
@@ -61,6 +79,19 @@ pub enum SbiInput {
         /// Charging of the session ends.
         abort: bool,
     },
+    /// The PCF's answer to a request.
+    Decided(UeId, OutputId, Box<PolicyAnswer>),
+    /// The PCF has an order for a session.
+    PolicyNotified {
+        /// The subscriber of the session.
+        supi: Supi,
+        /// Identity of the session.
+        psi: PduSessionId,
+        /// New policies, or the end of the session.
+        notification: Box<PolicyNotification>,
+        /// Gets whether the subscriber is here, once the order is taken.
+        taken: oneshot::Sender<bool>,
+    },
     /// The UDM has deregistered a subscriber from this AMF.
     Deregistered(Supi),
     /// The UDM has changed a subscription.
@@ -69,12 +100,17 @@ pub enum SbiInput {
 
 /// The remote network functions, as the control thread sees them.
 pub struct NetworkFunctions {
+    /// The charging function of this core.
+    chf: Option<ChfThread>,
+    /// Octets that requests for a quota ask it for; `None`: the SMF of this core asks another CHF, or none.
+    embedded: Option<BTreeMap<RatingGroup, u64>>,
     sender: Option<queue::UnboundedSender<ThreadInput>>,
     inputs: mpsc::Receiver<SbiInput>,
+    input: mpsc::Sender<SbiInput>,
     /// Answered without a request to the UDM.
     refused: Vec<SbiInput>,
-    /// Services are offered to others.
-    offers: bool,
+    /// Services are offered to others, or a PCF has associations for UEs.
+    follows_ues: bool,
     console: Arc<Console>,
     counts: Arc<SbiFigures>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -84,8 +120,13 @@ pub struct NetworkFunctions {
 enum ThreadInput {
     Query(UdmQuery),
     Charging(ChargingQuery),
+    Policy(PolicyQuery),
+    /// The charging function of this core has an order for the consumer of a session.
+    ChargingOrder(Notification),
     /// A subscriber has registered at the AMF of this core.
     RegisteredHere(Supi),
+    /// A subscriber is not registered there any more.
+    DeregisteredHere(Supi),
     /// Subscribers have changed in the store; all of them with `None`.
     SubscribersChanged(Option<Vec<Supi>>),
 }
@@ -94,6 +135,7 @@ enum ThreadInput {
 enum RemoteQuery {
     Udm(UdmQuery),
     Charging(ChargingQuery),
+    Policy(PolicyQuery),
 }
 
 /// Figures of the interfaces.
@@ -107,47 +149,87 @@ pub(super) struct SbiFigures {
 }
 
 impl NetworkFunctions {
-    /// Starts the thread. Errors: one sentence.
+    /// Starts what is configured; `None` if nothing is. Errors: one sentence.
     ///
     /// `form` gives the control plane's form of a subscription in the store.
     pub fn start(
         config: &Config,
-        sbi: &Sbi,
         console: Arc<Console>,
         form: SubscriptionForm,
-    ) -> Result<Self, String> {
+    ) -> Result<Option<Self>, String> {
+        if config.sbi.is_none() && !config.uses_own_chf() {
+            return Ok(None);
+        }
+        let counts = Arc::new(SbiFigures::default());
+        let (input, inputs) = mpsc::channel();
+        let (sender, queries) = queue::unbounded_channel();
+        let chf = config.uses_own_chf().then(|| {
+            let (input, sender) = (input.clone(), sender.clone());
+            let notified = console.clone();
+            ChfThread::start(config, console.clone(), move |order| {
+                pass_order(order, &input, &sender, &notified)
+            })
+        });
+        let mut functions = Self {
+            chf: chf.transpose()?,
+            embedded: config.has_embedded_chf().then(|| config.requested_octets()),
+            sender: None,
+            inputs,
+            input,
+            refused: Vec::new(),
+            follows_ues: config
+                .sbi
+                .as_ref()
+                .is_some_and(|sbi| !sbi.subscriber_services().is_empty() || sbi.pcf != PcfSource::Embedded),
+            console,
+            counts,
+            thread: None,
+        };
+        if let Some(sbi) = &config.sbi {
+            functions.serve(config, sbi, form, queries)?;
+            functions.sender = Some(sender);
+        }
+        Ok(Some(functions))
+    }
+
+    /// Starts the thread of the interfaces to other functions.
+    fn serve(
+        &mut self,
+        config: &Config,
+        sbi: &Sbi,
+        form: SubscriptionForm,
+        queries: queue::UnboundedReceiver<ThreadInput>,
+    ) -> Result<(), String> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|e| format!("the service-based interfaces cannot be served: {e}"))?;
-        let counts = Arc::new(SbiFigures::default());
-        let (input, inputs) = mpsc::channel();
-        let (sender, queries) = queue::unbounded_channel();
         let consumer = consumer(config, sbi);
-        let edge = {
+        let tls = SbiTlsConfig::new(sbi)?;
+        let watch = SbiFileWatch::new(sbi, &consumer, tls.clone());
+        let (console, counts, input) = (self.console.clone(), self.counts.clone(), self.input.clone());
+        let mut edge = {
             let _entered = runtime.enter();
-            SbiThread::new(config, sbi, consumer, console.clone(), counts.clone(), input, form)?
+            SbiThread::new(config, sbi, consumer, &tls, console, counts, input, form)?
         };
+        // Nothing else has it yet.
+        let offered = edge.offered.as_mut().and_then(Arc::get_mut);
+        if let (Some(chf), Some(offered)) = (&self.chf, offered) {
+            offered.use_chf(chf.handle().clone());
+        }
         let listener = std::net::TcpListener::bind(sbi.address)
             .map_err(|e| format!("`sbi.address`: {} cannot be listened on: {e}", sbi.address))?;
-        let settings = peer::server_settings(sbi)?;
+        let settings = peer::server_settings(&tls);
         let thread = std::thread::Builder::new()
             .name("sbi".into())
             .spawn(move || {
-                runtime.block_on(edge.run(listener, settings, queries));
+                runtime.block_on(edge.run(listener, settings, watch, queries));
                 // A connection that hangs must not keep the core from stopping.
                 runtime.shutdown_background();
             })
             .map_err(|e| format!("the thread of the service-based interfaces cannot start: {e}"))?;
-        Ok(Self {
-            sender: Some(sender),
-            inputs,
-            refused: Vec::new(),
-            offers: !sbi.offer.is_empty(),
-            console,
-            counts,
-            thread: Some(thread),
-        })
+        self.thread = Some(thread);
+        Ok(())
     }
 
     /// Passes a request on.
@@ -165,13 +247,35 @@ impl NetworkFunctions {
 
     /// Passes a request to the CHF on.
     pub fn charge(&mut self, query: ChargingQuery) {
-        self.counts.asked.fetch_add(1, Ordering::Relaxed);
         let (ue, to) = (query.ue, query.to);
+        if let (Some(chf), Some(requested)) = (&self.chf, &self.embedded) {
+            let request = chf::embedded::request_of(&query.request, requested, offered::random_name());
+            let (input, console) = (self.input.clone(), self.console.clone());
+            return chf.handle().ask(request, move |result| {
+                let answer = chf::embedded::answer_of(&query.request, result);
+                if input.send(SbiInput::Charged(ue, to, Box::new(answer))).is_ok() {
+                    console.commands.wake();
+                }
+            });
+        }
+        self.counts.asked.fetch_add(1, Ordering::Relaxed);
         if self.send(ThreadInput::Charging(query)) {
             return;
         }
         let answer = ChargingAnswer::Failed(ServiceFault::Busy);
         self.refused.push(SbiInput::Charged(ue, to, Box::new(answer)));
+        self.console.commands.wake();
+    }
+
+    /// Passes a request to the PCF on.
+    pub fn decide(&mut self, query: PolicyQuery) {
+        self.counts.asked.fetch_add(1, Ordering::Relaxed);
+        let (ue, to) = (query.ue, query.to);
+        if self.send(ThreadInput::Policy(query)) {
+            return;
+        }
+        let answer = PolicyAnswer::Failed(ServiceFault::Busy);
+        self.refused.push(SbiInput::Decided(ue, to, Box::new(answer)));
         self.console.commands.wake();
     }
 
@@ -185,12 +289,23 @@ impl NetworkFunctions {
         sender.send(input).is_ok()
     }
 
-    /// A UE has registered here: an AMF that uses the UDM of this core and had it before deletes it.
+    /// A UE has registered here: an AMF that uses the UDM of this core and had it before deletes it, and the PCF has an association for it as
+    /// long as it is registered.
     pub fn event(&self, event: &UeEvent) {
-        if let Event::Completed { procedure: Procedure::Registration, subject, .. } = &event.event
-            && let Some(supi) = subject.supi
-        {
-            self.pass(ThreadInput::RegisteredHere(supi));
+        let (subject, input): (_, fn(Supi) -> ThreadInput) = match &event.event {
+            Event::Completed { procedure: Procedure::Registration, subject, .. } => {
+                (subject, ThreadInput::RegisteredHere)
+            }
+            Event::Completed {
+                procedure: Procedure::DeregistrationByUe | Procedure::DeregistrationByNetwork,
+                subject,
+                ..
+            }
+            | Event::Deregistered { subject, .. } => (subject, ThreadInput::DeregisteredHere),
+            _ => return,
+        };
+        if let Some(supi) = subject.supi {
+            self.pass(input(supi));
         }
     }
 
@@ -200,7 +315,7 @@ impl NetworkFunctions {
     }
 
     fn pass(&self, input: ThreadInput) {
-        if let Some(sender) = self.sender.as_ref().filter(|_| self.offers) {
+        if let Some(sender) = self.sender.as_ref().filter(|_| self.follows_ues) {
             // The thread ends after this.
             let _ = sender.send(input);
         }
@@ -228,13 +343,15 @@ impl NetworkFunctions {
             label: Some((*reason).into()),
             value: *count,
         }));
+        samples.extend(self.chf.iter().flat_map(ChfThread::samples));
         samples
     }
 }
 
 impl Drop for NetworkFunctions {
     fn drop(&mut self) {
-        // The thread ends when no sender is left.
+        // The thread ends when no sender is left: that of the charging function is one.
+        self.chf = None;
         self.sender = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -246,7 +363,9 @@ impl Drop for NetworkFunctions {
 struct SbiThread {
     udm: Option<Udm>,
     charging: Option<Charging>,
-    offered: Option<OfferedServices>,
+    policy: Option<PolicyControl>,
+    offered: Option<Arc<OfferedServices>>,
+    nrf: Option<Arc<NrfService>>,
     /// This core's functions at the NRF.
     registered: Vec<NrfClient>,
     input: mpsc::Sender<SbiInput>,
@@ -255,16 +374,23 @@ struct SbiThread {
 }
 
 impl SbiThread {
+    #[allow(clippy::too_many_arguments, reason = "each is a part of the thread, made once")]
     fn new(
         config: &Config,
         sbi: &Sbi,
         consumer: Consumer,
+        tls: &SbiTlsConfig,
         console: Arc<Console>,
         counts: Arc<SbiFigures>,
         input: mpsc::Sender<SbiInput>,
         form: SubscriptionForm,
     ) -> Result<Self, String> {
-        let client = peer::client(sbi)?;
+        let client = peer::client(tls);
+        // Before what reads its public key.
+        let nrf = sbi.offer.contains(&OfferedService::Nrf);
+        let nrf = nrf
+            .then(|| NrfService::new(config, sbi, &consumer, console.clone(), client.clone()).map(Arc::new));
+        let nrf = nrf.transpose()?;
         let registered = registration::register(config, sbi, &consumer, &client)?;
         // Without an NRF the configuration is refused.
         let of_nrf = |target| {
@@ -277,24 +403,30 @@ impl SbiThread {
             UdmSource::Nrf => of_nrf(whimbrel_sbi_types::nnrf::NfType::Udm),
         };
         let chf = match &sbi.chf {
-            ChfSource::Off => None,
+            ChfSource::Off | ChfSource::Embedded => None,
             ChfSource::At(root) => Some(PeerSource::At(root.clone())),
             ChfSource::Nrf => of_nrf(whimbrel_sbi_types::nnrf::NfType::Chf),
         };
-        let offered = (!sbi.offer.is_empty()).then(|| {
+        let pcf = match &sbi.pcf {
+            PcfSource::Embedded => None,
+            PcfSource::At(root) => Some(PeerSource::At(root.clone())),
+            PcfSource::Nrf => of_nrf(whimbrel_sbi_types::nnrf::NfType::Pcf),
+        };
+        let services = sbi.subscriber_services();
+        let offered = (!services.is_empty()).then(|| {
             let store = crate::subscribers::open(&config.store)?;
             let own = CallbackPolicy::new(vec![sbi.address, config.api.address]);
             Ok::<_, String>(OfferedServices::new(
-                sbi.offer.clone(),
+                services,
                 config.amf.plmn,
                 consumer.root.clone(),
                 (ServiceAuthorization::new(sbi, &consumer)?, own),
                 (store, form),
-                console.clone(),
-                client.clone(),
+                (console.clone(), client.clone()),
+                config.control().smf.data_networks,
             ))
         });
-        let offered = offered.transpose()?;
+        let offered = offered.transpose()?.map(Arc::new);
         let peer = |nf, source| {
             Peer::new(nf, source, client.clone(), sbi.answer_within, console.clone(), counts.clone())
         };
@@ -303,12 +435,17 @@ impl SbiThread {
             info!("sessions are charged at the CHF {}", peer.root_text());
             Charging::new(peer, consumer.clone(), sbi.address.ip(), config.requested_octets())
         });
+        let policy = pcf.map(|source| {
+            let peer = peer(NfType::Pcf, source);
+            info!("sessions have the policies of the PCF {}", peer.root_text());
+            PolicyControl::new(peer, consumer.clone())
+        });
         let udm = udm.map(|source| {
             let peer = peer(NfType::Udm, source);
             info!("subscribers are those of the UDM {}", peer.root_text());
             Udm::new(peer, consumer)
         });
-        Ok(Self { udm, charging, offered, registered, input, console, counts })
+        Ok(Self { udm, charging, policy, offered, nrf, registered, input, console, counts })
     }
 
     /// Serves callbacks and requests until no sender is left.
@@ -316,6 +453,7 @@ impl SbiThread {
         self,
         listener: std::net::TcpListener,
         settings: ServerSettings,
+        watch: SbiFileWatch,
         mut inputs: queue::UnboundedReceiver<ThreadInput>,
     ) {
         let edge = Arc::new(self);
@@ -324,25 +462,40 @@ impl SbiThread {
             let edge = served.clone();
             async move { edge.serve(&request).await }
         });
+        if let Some(nrf) = &edge.nrf {
+            tokio::spawn(nrf.clone().run());
+        }
+        tokio::spawn(watch.run(edge.offered.clone()));
         let _server = server.map_err(|e| warn!("other network functions cannot reach this core: {e}"));
         // The requests of one UE go one after the other: a UDM may want to know of the authentication before it registers the AMF. So do
-        // those of one session to the CHF.
-        let mut lanes: BTreeMap<(UeId, Option<PduSessionId>), Arc<Mutex<()>>> = BTreeMap::new();
+        // those of one session to the CHF, and to the PCF.
+        let mut lanes: BTreeMap<(NfType, UeId, Option<PduSessionId>), Arc<Mutex<()>>> = BTreeMap::new();
         while let Some(input) = inputs.recv().await {
             let (lane, query) = match (input, &edge.offered) {
-                (ThreadInput::Query(query), _) => ((query.ue, None), RemoteQuery::Udm(query)),
+                (ThreadInput::Query(query), _) => ((NfType::Udm, query.ue, None), RemoteQuery::Udm(query)),
                 (ThreadInput::Charging(query), _) => {
-                    ((query.ue, Some(query.request.psi)), RemoteQuery::Charging(query))
+                    ((NfType::Chf, query.ue, Some(query.request.psi)), RemoteQuery::Charging(query))
                 }
-                (ThreadInput::RegisteredHere(supi), Some(offered)) => {
-                    offered.registered_here(supi);
+                (ThreadInput::Policy(query), _) => {
+                    ((NfType::Pcf, query.ue, Some(query.request.psi)), RemoteQuery::Policy(query))
+                }
+                (ThreadInput::RegisteredHere(supi), offered) => {
+                    offered.iter().for_each(|offered| offered.registered_here(supi));
+                    edge.clone().tell_pcf(supi, true);
                     continue;
                 }
-                (ThreadInput::SubscribersChanged(subscribers), Some(offered)) => {
-                    offered.changed(subscribers.as_deref());
+                (ThreadInput::DeregisteredHere(supi), _) => {
+                    edge.clone().tell_pcf(supi, false);
                     continue;
                 }
-                (ThreadInput::RegisteredHere(_) | ThreadInput::SubscribersChanged(_), None) => continue,
+                (ThreadInput::SubscribersChanged(subscribers), offered) => {
+                    offered.iter().for_each(|offered| offered.changed(subscribers.as_deref()));
+                    continue;
+                }
+                (ThreadInput::ChargingOrder(order), offered) => {
+                    offered.iter().for_each(|offered| offered.order_charging(&order));
+                    continue;
+                }
             };
             if lanes.len() >= 2 * UNDER_WAY_MAX {
                 lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
@@ -354,14 +507,37 @@ impl SbiThread {
                 match query {
                     RemoteQuery::Udm(query) => edge.answer(query).await,
                     RemoteQuery::Charging(query) => edge.charge(query).await,
+                    RemoteQuery::Policy(query) => edge.decide(query).await,
                 }
             });
         }
         registration::deregister(&edge.registered).await;
+        if let Some(nrf) = &edge.nrf {
+            nrf.save();
+        }
+    }
+
+    /// The PCF has an AM policy association for a UE from its registration to its deregistration.
+    fn tell_pcf(self: Arc<Self>, supi: Supi, registered: bool) {
+        if self.policy.is_none() {
+            return;
+        }
+        tokio::spawn(async move {
+            match &self.policy {
+                Some(policy) if registered => policy.registered(supi).await,
+                Some(policy) => policy.deregistered(supi).await,
+                None => {}
+            }
+        });
     }
 
     /// Answers a request of another function: to a service that is offered, or a callback.
     async fn serve(&self, request: &ReceivedRequest) -> SbiResponse {
+        if let Some(nrf) = &self.nrf
+            && let Some(response) = nrf.serve(request)
+        {
+            return response;
+        }
         if let Some(offered) = &self.offered
             && let Some(response) = offered.serve(request).await
         {
@@ -386,12 +562,39 @@ impl SbiThread {
         self.answered(SbiInput::Charged(ue, to, Box::new(answer)));
     }
 
+    async fn decide(&self, PolicyQuery { ue, to, request }: PolicyQuery) {
+        let answer = match &self.policy {
+            Some(policy) => policy.answer(&request).await,
+            None => PolicyAnswer::Failed(ServiceFault::NoInstance),
+        };
+        self.answered(SbiInput::Decided(ue, to, Box::new(answer)));
+    }
+
     /// Passes an answer to the control thread.
     fn answered(&self, answer: SbiInput) {
         self.counts.under_way.fetch_sub(1, Ordering::Relaxed);
         if self.input.send(answer).is_ok() {
             self.console.commands.wake();
         }
+    }
+}
+
+/// Passes an order of the charging function of this core on: to the SMF of this core, or to another one.
+fn pass_order(
+    order: &Notification,
+    input: &mpsc::Sender<SbiInput>,
+    sender: &queue::UnboundedSender<ThreadInput>,
+    console: &Console,
+) {
+    if order.consumer.is_some() {
+        // Without a thread of the interfaces, no session is another SMF's.
+        let _ = sender.send(ThreadInput::ChargingOrder(order.clone()));
+        return;
+    }
+    let Some(psi) = order.pdu_session_id.and_then(PduSessionId::new) else { return };
+    let abort = order.order == NotificationType::AbortCharging;
+    if input.send(SbiInput::ChargingNotified { supi: order.supi, psi, abort }).is_ok() {
+        console.commands.wake();
     }
 }
 
@@ -410,6 +613,9 @@ fn consumer(config: &Config, sbi: &Sbi) -> Consumer {
         smf: instance("SMF"),
         ausf: instance("AUSF"),
         udm: instance("UDM"),
+        pcf: instance("PCF"),
+        nrf: instance("NRF"),
+        chf: instance("CHF"),
         ims_vops: config.amf.ims_vops,
         callback_root: format!("{scheme}://{}{}", sbi.address, callbacks::PATH),
         root: format!("{scheme}://{}", sbi.address),

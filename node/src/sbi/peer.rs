@@ -9,17 +9,17 @@ use hyper::header::{HeaderValue, USER_AGENT};
 use hyper::{Method, StatusCode, Uri};
 use tracing::{info, warn};
 use whimbrel_control::udm::{NfType, ServiceFault};
+use whimbrel_files::PEM_OCTETS_MAX;
 use whimbrel_sbi::message::{JSON, MERGE_PATCH_JSON};
 use whimbrel_sbi::nrf::{self, DiscoveryQuery, NrfClient, NrfError};
-use whimbrel_sbi::tls::{self, ClientCertificates, PemIdentity};
 use whimbrel_sbi::{ClientSettings, SbiClient, SbiRequest, SbiResponse, SendError, ServerSettings};
 use whimbrel_sbi_types::common::ProblemDetails;
 use whimbrel_sbi_types::nnrf::{self, AccessToken, ServiceName};
-use zeroize::Zeroizing;
 
 use super::SbiFigures;
+use super::reload::SbiTlsConfig;
 use crate::clock;
-use crate::config::sbi::{ApiRoot, Sbi};
+use crate::config::sbi::ApiRoot;
 use crate::log_limiter::LogLimiter;
 use crate::observation::{Condition, Console};
 
@@ -64,6 +64,8 @@ pub(super) struct Reply {
     pub(super) status: u16,
     /// The cause of a refusal (TS 29.500 §5.2.7.2).
     pub(super) cause: Option<String>,
+    /// Explanation of a refusal in plain text.
+    detail: Option<String>,
     pub(super) body: Vec<u8>,
     /// The URI of a created resource.
     pub(super) location: Option<String>,
@@ -84,8 +86,13 @@ impl From<SbiResponse> for Reply {
         // free5GC sends problem details as application/json.
         let refusal =
             if response.status.is_success() { None } else { response.read::<ProblemDetails>().ok() };
+        let detail = refusal.as_ref().and_then(|problem| {
+            let texts = [problem.detail.as_ref(), problem.title.as_ref()];
+            texts.into_iter().flatten().map(|text| text.as_str().to_owned()).next()
+        });
         Self {
             status: response.status.as_u16(),
+            detail,
             cause: refusal.and_then(|problem| problem.cause).map(|cause| cause.as_str().to_owned()),
             location: response.location().map(str::to_owned),
             body: response.body.to_vec(),
@@ -231,7 +238,9 @@ impl Peer {
 
     /// An operation was refused for a reason that is not the subscriber's.
     pub(super) fn refused(&self, operation: &'static str, reply: &Reply) {
-        let cause = reply.cause().map(|cause| format!(" ({})", printable(cause))).unwrap_or_default();
+        let texts: Vec<String> =
+            [&reply.cause, &reply.detail].into_iter().flatten().map(|text| printable(text)).collect();
+        let cause = if texts.is_empty() { String::new() } else { format!(" ({})", texts.join(": ")) };
         let detail = format!("it answered with HTTP status {}{cause}", reply.status);
         self.failed(operation, ServiceFault::Status(reply.status), &detail);
     }
@@ -281,6 +290,7 @@ fn consumer(path: &str) -> &'static str {
     match path {
         path if path.starts_with("/nudm-ueau/") => "AUSF",
         path if path.starts_with("/nchf-convergedcharging/") => "SMF",
+        path if path.starts_with("/npcf-smpolicycontrol/") => "SMF",
         path if path.contains("/smf-registrations/") || path.contains("/sm-data") => "SMF",
         _ => "AMF",
     }
@@ -302,6 +312,7 @@ const fn component_of(nf: NfType) -> &'static str {
     match nf {
         NfType::Udm => "udm",
         NfType::Chf => "chf",
+        NfType::Pcf => "pcf",
     }
 }
 
@@ -325,41 +336,19 @@ fn fault_of(e: &SendError) -> ServiceFault {
     }
 }
 
-/// The client of all functions. Errors: one sentence.
-pub(super) fn client(sbi: &Sbi) -> Result<SbiClient, String> {
-    let mut settings = ClientSettings::new("AMF");
-    if let Some(authorities) = &sbi.tls.authorities {
-        let roots = read(authorities, "sbi.tls.authorities")?;
-        let identity = identity(sbi)?;
-        let identity = identity.as_ref().map(|(certificates, key)| PemIdentity { certificates, key });
-        settings.tls = Some(tls::client(&roots, identity).map_err(|e| format!("`sbi.tls`: {e}"))?);
-    }
-    Ok(SbiClient::new(settings))
+/// The client of all functions.
+pub(super) fn client(tls: &SbiTlsConfig) -> SbiClient {
+    SbiClient::new(ClientSettings { tls: tls.client.clone(), ..ClientSettings::new("AMF") })
 }
 
-/// Bounds and certificates of the server. Errors: one sentence.
-pub(super) fn server_settings(sbi: &Sbi) -> Result<ServerSettings, String> {
-    let mut settings = ServerSettings::default();
-    if let Some((certificates, key)) = identity(sbi)? {
-        let identity = PemIdentity { certificates: &certificates, key: &key };
-        let roots = sbi.tls.authorities.as_ref().map(|file| read(file, "sbi.tls.authorities")).transpose()?;
-        let clients = roots.as_ref().map(|roots| (roots.as_slice(), ClientCertificates::Required));
-        settings.tls = Some(tls::server(identity, clients).map_err(|e| format!("`sbi.tls`: {e}"))?);
-    }
-    Ok(settings)
-}
-
-/// Certificate chain and private key, in PEM.
-type ChainAndKey = (Vec<u8>, Zeroizing<Vec<u8>>);
-
-fn identity(sbi: &Sbi) -> Result<Option<ChainAndKey>, String> {
-    let (Some(certificate), Some(key)) = (&sbi.tls.certificate, &sbi.tls.key) else { return Ok(None) };
-    let certificate = read(certificate, "sbi.tls.certificate")?;
-    Ok(Some((certificate, Zeroizing::new(read(key, "sbi.tls.key")?))))
+/// Bounds and certificates of the server.
+pub(super) fn server_settings(tls: &SbiTlsConfig) -> ServerSettings {
+    ServerSettings { tls: tls.server.clone(), ..ServerSettings::default() }
 }
 
 pub(super) fn read(file: &Path, key: &str) -> Result<Vec<u8>, String> {
-    std::fs::read(file).map_err(|e| format!("`{key}`: {} cannot be read: {e}", file.display()))
+    whimbrel_files::read(file, PEM_OCTETS_MAX)
+        .map_err(|e| format!("`{key}`: {} cannot be read: {e}", file.display()))
 }
 
 /// The reason in metrics.
@@ -391,7 +380,8 @@ const fn remedy(fault: ServiceFault) -> &'static str {
     }
 }
 
-/// The printable part of a text of another function, for the log.
+/// The printable part of a text of another function, for the log, without its numbers: they may name a subscriber.
 fn printable(text: &str) -> String {
-    text.chars().filter(|c| c.is_ascii_graphic() || *c == ' ').take(64).collect()
+    let plain = text.chars().filter(|c| c.is_ascii_graphic() || *c == ' ').take(64);
+    plain.map(|c| if c.is_ascii_digit() { 'x' } else { c }).collect()
 }

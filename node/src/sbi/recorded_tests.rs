@@ -7,18 +7,15 @@ use whimbrel_control::config::UpSecurity;
 use whimbrel_control::udm::{
     AuthMethod, Identity, NfType, ServiceFault, Subscription, UdmAnswer, UdmError, UdmRequest, Vector,
 };
-use whimbrel_ids::{AmfId, FiveQi, Guami, PduSessionId, PlmnId, SNssai, Supi};
+use whimbrel_ids::{FiveQi, PduSessionId, SNssai, Supi};
 use whimbrel_sbi::message::{JSON, PROBLEM_JSON};
-use whimbrel_sbi::{ClientSettings, ReceivedRequest, SbiClient, SbiResponse, SbiServer, ServerSettings};
-use whimbrel_sbi_types::common::NfInstanceId;
+use whimbrel_sbi::{ReceivedRequest, SbiResponse, SbiServer, ServerSettings};
 
 use super::identity::{suci_of, supi_of};
-use super::peer::{Peer, PeerSource};
-use super::udm::{Consumer, Udm};
-use super::{SbiFigures, uuid_of};
+use super::scripted::{consumer, peer_at};
+use super::udm::Udm;
 use crate::config::sbi::ApiRoot;
 use crate::config::value::Value;
-use crate::observation::Console;
 
 const OPEN5GS: &str = include_str!("testdata/open5gs-2.8.0-66.json");
 const FREE5GC: &str = include_str!("testdata/free5gc-1.4.5.json");
@@ -82,30 +79,7 @@ fn recorded_udm(recording: &str) -> RecordedUdm {
 }
 
 fn udm_at(root: ApiRoot) -> Udm {
-    let console = Console::new(crate::clock::now()).unwrap();
-    let client = SbiClient::new(ClientSettings::new("AMF"));
-    let within = std::time::Duration::from_secs(5);
-    let peer = Peer::new(
-        NfType::Udm,
-        PeerSource::At(root),
-        client,
-        within,
-        console,
-        Arc::new(SbiFigures::default()),
-    );
-    let instance = |name| NfInstanceId::new(&uuid_of(name)).unwrap();
-    let consumer = Consumer {
-        plmn: PlmnId::TEST,
-        guami: Guami { plmn: PlmnId::TEST, amf_id: AmfId::from_octets([2, 0, 0x40]) },
-        amf: instance("AMF"),
-        smf: instance("SMF"),
-        ausf: instance("AUSF"),
-        udm: instance("UDM"),
-        ims_vops: false,
-        root: "http://192.0.2.1:7777".into(),
-        callback_root: "http://192.0.2.1:7777/callbacks/udm".into(),
-    };
-    Udm::new(peer, consumer)
+    Udm::new(peer_at(NfType::Udm, root, std::time::Duration::from_secs(5)), consumer())
 }
 
 /// Runs the requests of a UE's life. Returns the answers of the authentication and of the registration.

@@ -13,7 +13,7 @@ use whimbrel_sbi_types::nnrf::{
 
 use super::udm::Consumer;
 use crate::config::Config;
-use crate::config::sbi::{ChfSource, OfferedService, Sbi, UdmSource};
+use crate::config::sbi::{ChfSource, OfferedService, PcfSource, Sbi, UdmSource};
 
 /// How long the NRF may take to forget this core when it stops.
 const DEREGISTERED_WITHIN: Duration = Duration::from_secs(1);
@@ -26,12 +26,14 @@ pub(super) fn register(
     consumer: &Consumer,
     client: &SbiClient,
 ) -> Result<Vec<NrfClient>, String> {
-    let Some(nrf) = &sbi.nrf else { return Ok(Vec::new()) };
+    let Some(nrf) = sbi.nrf_root() else { return Ok(Vec::new()) };
     let root: whimbrel_sbi::ApiRoot = nrf.uri().parse().map_err(|e| format!("`sbi.nrf`: {e}"))?;
     let mut amf = NfProfile::new(consumer.amf.clone(), NfType::Amf, NfStatus::Registered);
     amf.amf_info = amf_info(config, consumer);
     let mut profiles = vec![amf];
-    if sbi.access_tokens && (sbi.udm == UdmSource::Nrf || sbi.chf == ChfSource::Nrf) {
+    if sbi.access_tokens
+        && (sbi.udm == UdmSource::Nrf || sbi.chf == ChfSource::Nrf || sbi.pcf == PcfSource::Nrf)
+    {
         // They offer nothing, so that no other function is to find them.
         let consumer_only =
             |id: &NfInstanceId, nf_type| NfProfile::new(id.clone(), nf_type, NfStatus::Undiscoverable);
@@ -48,6 +50,16 @@ pub(super) fn register(
                 &[(ServiceName::NudmUeau, "v1"), (ServiceName::NudmUecm, "v1"), (ServiceName::NudmSdm, "v2")],
             ),
             OfferedService::Ausf => (&consumer.ausf, NfType::Ausf, &[(ServiceName::NausfAuth, "v1")]),
+            OfferedService::Pcf => (
+                &consumer.pcf,
+                NfType::Pcf,
+                &[(ServiceName::NpcfSmpolicycontrol, "v1"), (ServiceName::NpcfAmPolicyControl, "v1")],
+            ),
+            // It is in its own list.
+            OfferedService::Nrf => continue,
+            OfferedService::Chf => {
+                (&consumer.chf, NfType::Chf, &[(ServiceName::NchfConvergedcharging, "v3")])
+            }
         };
         let mut profile = NfProfile::new(id.clone(), nf_type, NfStatus::Registered);
         let services = services.iter().filter_map(|(name, version)| service(sbi, name, version)).collect();
@@ -93,7 +105,7 @@ fn amf_info(config: &Config, consumer: &Consumer) -> Option<AmfInfo> {
     })
 }
 
-fn service(sbi: &Sbi, name: &ServiceName, version: &str) -> Option<NfService> {
+pub(super) fn service(sbi: &Sbi, name: &ServiceName, version: &str) -> Option<NfService> {
     let scheme = if sbi.tls.certificate.is_some() { UriScheme::Https } else { UriScheme::Http };
     let mut service = NfService::new(ShortText::new(name.as_str()).ok()?, name.clone(), scheme);
     service.versions = BoundedList::one(NfServiceVersion {

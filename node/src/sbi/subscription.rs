@@ -102,16 +102,41 @@ fn data_networks(
         .collect()
 }
 
+/// The priority that a body has.
+pub(super) fn arp(arp: &body::SbiArp) -> Arp {
+    Arp {
+        priority: arp.priority_level.value(),
+        may_preempt: arp.preempt_cap == body::PreemptionCapability::MayPreempt,
+        preemptable: arp.preempt_vuln == body::PreemptionVulnerability::Preemptable,
+    }
+}
+
+/// 5QI and priority of a default QoS flow, as a body; `None` for a priority that none can have.
+pub(super) fn default_qos(five_qi: FiveQi, arp: Arp) -> Option<body::SubscribedDefaultQos> {
+    let five_qi = body::FiveQi::new(five_qi.0)?;
+    Some(body::SubscribedDefaultQos { five_qi, arp: arp_body(arp)?, priority_level: None })
+}
+
+/// A priority as a body; `None` for one that is none.
+pub(super) fn arp_body(arp: Arp) -> Option<body::SbiArp> {
+    Some(body::SbiArp {
+        priority_level: body::ArpPriorityLevel::new(arp.priority)?,
+        preempt_cap: match arp.may_preempt {
+            true => body::PreemptionCapability::MayPreempt,
+            false => body::PreemptionCapability::NotPreempt,
+        },
+        preempt_vuln: match arp.preemptable {
+            true => body::PreemptionVulnerability::Preemptable,
+            false => body::PreemptionVulnerability::NotPreemptable,
+        },
+    })
+}
+
 fn data_network(dnn: Dnn, default: bool, c: &DnnConfiguration, ue_ambr: Ambr) -> SubscribedDnn {
-    let (five_qi, arp) = c.five_g_qos_profile.as_ref().map_or(DEFAULT_QOS, |profile| {
-        let body::SbiArp { priority_level, preempt_cap, preempt_vuln } = &profile.arp;
-        let arp = Arp {
-            priority: priority_level.value(),
-            may_preempt: *preempt_cap == body::PreemptionCapability::MayPreempt,
-            preemptable: *preempt_vuln == body::PreemptionVulnerability::Preemptable,
-        };
-        (FiveQi(profile.five_qi.value()), arp)
-    });
+    let (five_qi, arp) = c
+        .five_g_qos_profile
+        .as_ref()
+        .map_or(DEFAULT_QOS, |profile| (FiveQi(profile.five_qi.value()), arp(&profile.arp)));
     let addresses = || c.static_ip_address.iter().flat_map(|list| list.iter());
     let prefix = |address: &body::IpAddr| {
         let of_prefix = address.ipv6_prefix.as_ref().and_then(|p| p.as_str().split_once('/')?.0.parse().ok());
@@ -207,11 +232,11 @@ fn restrictions(am: &AccessAndMobilitySubscriptionData) -> MobilityRestrictions 
 }
 
 /// Rates of another interface in bit/s are rounded up.
-fn ambr(rates: &body::SbiAmbr) -> Ambr {
+pub(super) fn ambr(rates: &body::SbiAmbr) -> Ambr {
     Ambr { ul_kbps: rates.uplink.0.div_ceil(1000), dl_kbps: rates.downlink.0.div_ceil(1000) }
 }
 
-fn rates(ambr: Ambr) -> body::SbiAmbr {
+pub(super) fn rates(ambr: Ambr) -> body::SbiAmbr {
     let bits = |kbps: u64| body::SbiBitRate(kbps.saturating_mul(1000));
     body::SbiAmbr { uplink: bits(ambr.ul_kbps), downlink: bits(ambr.dl_kbps) }
 }
@@ -355,23 +380,7 @@ fn configuration(d: &SubscribedDnn) -> DnnConfiguration {
         },
         ssc_modes: SscModes { default_ssc_mode: ssc, allowed_ssc_modes: mode_1 },
         iwk_eps_ind: None,
-        five_g_qos_profile: body::FiveQi::new(d.five_qi.0)
-            .zip(body::ArpPriorityLevel::new(d.arp.priority))
-            .map(|(five_qi, priority_level)| body::SubscribedDefaultQos {
-                five_qi,
-                arp: body::SbiArp {
-                    priority_level,
-                    preempt_cap: match d.arp.may_preempt {
-                        true => body::PreemptionCapability::MayPreempt,
-                        false => body::PreemptionCapability::NotPreempt,
-                    },
-                    preempt_vuln: match d.arp.preemptable {
-                        true => body::PreemptionVulnerability::Preemptable,
-                        false => body::PreemptionVulnerability::NotPreemptable,
-                    },
-                },
-                priority_level: None,
-            }),
+        five_g_qos_profile: default_qos(d.five_qi, d.arp),
         session_ambr: Some(rates(d.session_ambr)),
         charging_characteristics: None,
         static_ip_address: (!statics.is_empty()).then(|| BoundedList::new(statics)).flatten(),

@@ -40,6 +40,9 @@ pub(super) struct Consumer {
     pub(super) smf: NfInstanceId,
     pub(super) ausf: NfInstanceId,
     pub(super) udm: NfInstanceId,
+    pub(super) pcf: NfInstanceId,
+    pub(super) nrf: NfInstanceId,
+    pub(super) chf: NfInstanceId,
     pub(super) ims_vops: bool,
     /// The root of this core's services, and of its callbacks, without a slash at their ends.
     pub(super) root: String,

@@ -144,6 +144,11 @@ enum Command {
         #[command(subcommand)]
         command: GnbCommand,
     },
+    /// Accounts, credit and charging records of the core's own charging function.
+    Charging {
+        #[command(subcommand)]
+        command: command::charging::ChargingCommand,
+    },
     /// Send public warning messages to an area (TS 23.041).
     Warning {
         #[command(subcommand)]
@@ -402,6 +407,7 @@ fn command(command: Command) -> Result<ExitCode, String> {
             }
             WarningCommand::List { at } => command::radio::warnings(at.client()?, at.json),
         },
+        Command::Charging { command } => command::charging::run(command),
         Command::Overload { order, at } => command::radio::overload(at.client()?, order.as_deref()),
         Command::Reload { at } => command::radio::reload(at.client()?),
         Command::LogLevel(options) => command::log_level::run(&options),

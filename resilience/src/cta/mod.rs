@@ -16,6 +16,7 @@ mod recovery;
 mod restart;
 mod scan;
 mod slots;
+mod sm_policy;
 mod snapshot;
 mod udm;
 mod upfs;
@@ -31,12 +32,13 @@ use whimbrel_control::charging::ChargingAnswer;
 use whimbrel_control::config::Config;
 use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::open;
+use whimbrel_control::sm_policy::{PolicyAnswer, PolicyNotification};
 use whimbrel_control::udm::{Directory, Subscribers, UdmAnswer, UdmRequest};
 use whimbrel_control::{
     AssociationId, Batch, Command, Disposition, Effect, Envelope, Flat, HandoverTarget, Output, OutputId,
     Payload, Prf, RanEvent, UeContext, UeEvent, UeId, UpfId,
 };
-use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, Instant, Supi, Tai, Tmsi};
+use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, Instant, PduSessionId, Supi, Tai, Tmsi};
 use whimbrel_ngap::ie::TriggeringMessage;
 use whimbrel_ngap::{Message, Peek, ProcedureCode, TransferSyntax};
 use whimbrel_security::SecurityHeaderType;
@@ -63,6 +65,7 @@ pub use restart::{
     RestorationOutcome, RestoreError, StoredAmf, StoredUe, StoredUes, SurvivingState, ToStore,
 };
 use slots::UeSlots;
+pub use sm_policy::PolicyQuery;
 pub(crate) use snapshot::{CtaState, StateOf};
 pub use udm::UdmQuery;
 use upfs::Upfs;
@@ -123,6 +126,10 @@ pub enum Input<'a> {
     DeregisteredByUdm(Supi),
     /// The answer of the CHF to a request ([`Outbox::charging`]).
     Charging(UeId, OutputId, Box<ChargingAnswer>),
+    /// The answer of the PCF to a request ([`Outbox::policy`]).
+    Policy(UeId, OutputId, Box<PolicyAnswer>),
+    /// An order of the PCF for a session (TS 29.512 §4.2.3).
+    PolicyNotified(UeId, PduSessionId, Box<PolicyNotification>),
     /// The predictor expects a UE at this gNB, in this tracking area, within seconds (Synergy §III-C).
     Predicted(UeId, GlobalGnbId, Tai),
     /// Time that has passed.
@@ -158,6 +165,8 @@ pub struct Outbox {
     pub udm: Vec<UdmQuery>,
     /// To the CHF; the answers come back as [`Input::Charging`].
     pub charging: Vec<ChargingQuery>,
+    /// To the PCF; the answers come back as [`Input::Policy`].
+    pub policy: Vec<PolicyQuery>,
     /// Messages of peer AMFs that were rejected.
     pub n14_errors: Vec<(PeerAmfId, N14Error)>,
     /// SCTP associations to abort; the CTA has dropped them.
@@ -185,6 +194,7 @@ impl Outbox {
         self.brokers.append(&mut later.brokers);
         self.udm.append(&mut later.udm);
         self.charging.append(&mut later.charging);
+        self.policy.append(&mut later.policy);
         self.n14_errors.append(&mut later.n14_errors);
         self.abort.append(&mut later.abort);
         self.probes.append(&mut later.probes);
@@ -346,6 +356,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Input::Udm(ue, to, exchange) => self.udm_answered(ue, to, &exchange.0, exchange.1),
             Input::DeregisteredByUdm(supi) => self.deregistered_by_udm(supi),
             Input::Charging(ue, to, answer) => self.chf_answered(ue, to, answer),
+            Input::Policy(ue, to, answer) => self.pcf_answered(ue, to, answer),
+            Input::PolicyNotified(ue, psi, notification) => self.pcf_notified(ue, psi, notification),
             Input::Predicted(ue, gnb, tai) => self.predicted(ue, gnb, tai),
             Input::Tick => self.tick(now, out),
         }
@@ -754,6 +766,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 Effect::Charging(request) => {
                     self.ask_chf(now, ChargingQuery { ue, to, request: *request }, out)
                 }
+                Effect::Policy(request) => out.policy.push(PolicyQuery { ue, to, request: *request }),
             }
         }
         // After the outputs, since their streams follow from the former state: the answer to a gNB that does not get the UE goes back on

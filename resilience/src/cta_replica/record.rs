@@ -14,9 +14,10 @@ use serde::{Deserialize, Serialize};
 use whimbrel_control::amf::PeerAmfId;
 use whimbrel_control::charging::ChargingAnswer;
 use whimbrel_control::open;
+use whimbrel_control::sm_policy::{PolicyAnswer, PolicyNotification};
 use whimbrel_control::udm::{Subscribers, UdmAnswer, UdmRequest};
 use whimbrel_control::{AssociationId, Command, OutputId, UeId, UpfId};
-use whimbrel_ids::{GlobalGnbId, Instant, Supi, Tai};
+use whimbrel_ids::{GlobalGnbId, Instant, PduSessionId, Supi, Tai};
 
 use super::{LinkEnd, ReplicaFault};
 use crate::cta::{CtaState, ExternalValues, StateOf};
@@ -93,6 +94,8 @@ pub(super) enum RecordedStep<'a> {
     Udm(UeId, OutputId, Box<(UdmRequest, UdmAnswer)>),
     DeregisteredByUdm(Supi),
     Charging(UeId, OutputId, Box<ChargingAnswer>),
+    Policy(UeId, OutputId, Box<PolicyAnswer>),
+    PolicyNotified(UeId, PduSessionId, Box<PolicyNotification>),
 }
 
 impl<'a> RecordedStep<'a> {
@@ -119,6 +122,8 @@ impl<'a> RecordedStep<'a> {
             Input::Udm(ue, to, exchange) => Self::Udm(ue, to, exchange),
             Input::DeregisteredByUdm(supi) => Self::DeregisteredByUdm(supi),
             Input::Charging(ue, to, answer) => Self::Charging(ue, to, answer),
+            Input::Policy(ue, to, answer) => Self::Policy(ue, to, answer),
+            Input::PolicyNotified(ue, psi, notification) => Self::PolicyNotified(ue, psi, notification),
             Input::Predicted(ue, gnb, tai) => Self::Predicted(ue, gnb, tai),
             Input::Tick => Self::Tick,
         }
@@ -164,6 +169,8 @@ impl<'a> RecordedStep<'a> {
             Self::Udm(ue, to, exchange) => Input::Udm(ue, to, exchange),
             Self::DeregisteredByUdm(supi) => Input::DeregisteredByUdm(supi),
             Self::Charging(ue, to, answer) => Input::Charging(ue, to, answer),
+            Self::Policy(ue, to, answer) => Input::Policy(ue, to, answer),
+            Self::PolicyNotified(ue, psi, notification) => Input::PolicyNotified(ue, psi, notification),
             Self::Predicted(ue, gnb, tai) => Input::Predicted(ue, gnb, tai),
             Self::Tick => Input::Tick,
             Self::Order(order) => return cta.order(now, order, out),

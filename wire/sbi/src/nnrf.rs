@@ -181,6 +181,7 @@ object! {
         pub load: Option<Percentage>,
         pub load_time_stamp: Option<DateTime>,
         pub locality: Option<ShortText>,
+        pub udr_info: Option<UdrInfo>,
         pub udm_info: Option<UdmInfo>,
         pub ausf_info: Option<AusfInfo>,
         pub amf_info: Option<AmfInfo>,
@@ -247,6 +248,13 @@ object! {
         pub ipv6_address: Option<Ipv6Addr>,
         pub transport: Option<TransportProtocol>,
         pub port: Option<u16>,
+    }
+    /// Subscribers of a UDR. TS 29.510 §6.1.6.2.6.
+    #[derive(Default)]
+    pub struct UdrInfo {
+        pub group_id: Option<NfGroupId>,
+        pub supi_ranges: Option<BoundedList<SupiRange, 0>>,
+        pub gpsi_ranges: Option<BoundedList<IdentityRange, 0>>,
     }
     /// Subscribers of a UDM. TS 29.510 §6.1.6.2.7.
     #[derive(Default)]
@@ -529,6 +537,7 @@ impl NfProfile {
             load: None,
             load_time_stamp: None,
             locality: None,
+            udr_info: None,
             udm_info: None,
             ausf_info: None,
             amf_info: None,

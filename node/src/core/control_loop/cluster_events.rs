@@ -270,6 +270,15 @@ impl ControlLoop {
                         self.handle_input(now, Input::Command(ue, order));
                     }
                 }
+                SbiInput::Decided(ue, to, answer) => self.handle_input(now, Input::Policy(ue, to, answer)),
+                SbiInput::PolicyNotified { supi, psi, notification, taken } => {
+                    let ue = self.active.cta().find(supi);
+                    if let Some(ue) = ue {
+                        self.handle_input(now, Input::PolicyNotified(ue, psi, notification));
+                    }
+                    // The request may have ended meanwhile.
+                    let _ = taken.send(ue.is_some());
+                }
                 SbiInput::Deregistered(supi) => self.handle_input(now, Input::DeregisteredByUdm(supi)),
                 SbiInput::SubscriptionChanged(supi) => {
                     self.handle_input(now, Input::SubscribersChanged(Some(&[supi])));

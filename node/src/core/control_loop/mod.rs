@@ -428,6 +428,7 @@ impl ControlLoop {
         if let Some(functions) = &mut self.network_functions {
             self.out.udm.drain(..).for_each(|query| functions.ask(query));
             self.out.charging.drain(..).for_each(|query| functions.charge(query));
+            self.out.policy.drain(..).for_each(|query| functions.decide(query));
         }
         self.observe(now);
     }

@@ -295,10 +295,10 @@ impl ControlLoop {
         let peer_amfs = PeerAmfs::open(&config.peer_amfs, control.amf.amf_id, now)?;
         let open = config.open.as_ref().filter(|_| serves_ues);
         let brokers = open.map(|open| Brokers::start(&config, open, console.clone())).transpose()?;
-        let sbi = config.sbi.as_ref().filter(|_| serves_ues);
-        let network_functions = sbi
-            .map(|sbi| NetworkFunctions::start(&config, sbi, console.clone(), subscription))
-            .transpose()?;
+        let network_functions = match serves_ues {
+            true => NetworkFunctions::start(&config, console.clone(), subscription)?,
+            false => None,
+        };
         let foresight = if serves_ues { Foresight::open(&config, now)? } else { None };
         let veil = config.veil.as_ref().filter(|_| serves_ues);
         let veil = veil.map(|veil| VeiledUes::start(&config, veil, console.clone())).transpose()?;

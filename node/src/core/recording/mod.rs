@@ -149,6 +149,8 @@ impl RecordedInput {
             | Input::Udm(..)
             | Input::DeregisteredByUdm(_)
             | Input::Charging(..)
+            | Input::Policy(..)
+            | Input::PolicyNotified(..)
             | Input::Predicted(..) => return None,
         })
     }

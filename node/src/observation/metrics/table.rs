@@ -313,6 +313,13 @@ metrics! {
         SbiCallbacks "whimbrel_sbi_callbacks_total" Counter None Part [] "" "Notifications of network functions of other vendors.";
         SbiFaults "whimbrel_sbi_faults_total" Counter None Part ["reason"] "" "Requests that a network function of another vendor did not answer, or not as it should.";
     }
+    "Charging function" {
+        ChfRequests "whimbrel_chf_requests_total" Counter None Part ["result"] "" "Requests to this core's charging function; the result is `answered`, `refused` or `failed`.";
+        ChfTransactions "whimbrel_chf_transactions_total" Counter None Part [] "" "Transactions in which they were executed, each with a wait for the disk.";
+        ChfExpired "whimbrel_chf_sessions_expired_total" Counter None Part [] "" "Charging sessions that were closed because no report came.";
+        ChfSessions "whimbrel_chf_sessions" Gauge None Part [] "" "Open charging sessions.";
+        ChfAccounts "whimbrel_chf_accounts" Gauge None Part [] "" "Accounts of subscribers.";
+    }
     "Brokers" {
         BrokerQuestions "whimbrel_broker_questions_total" Counter None Part [] "" "Requests sent to brokers.";
         BrokerAnswers "whimbrel_broker_answers_total" Counter None Part [] "" "Answers of brokers.";

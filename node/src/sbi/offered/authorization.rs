@@ -1,6 +1,6 @@
 //! Access tokens of the functions that use the services of this core (TS 33.501 §13.4.1.1.2, TS 29.500 §6.7.3).
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use tracing::warn;
 use whimbrel_sbi::token::TokenVerifier;
@@ -15,13 +15,25 @@ use crate::log_limiter::LogLimiter;
 
 /// The check of access tokens, each function with its own audience. Without a key of an NRF, none is needed.
 pub(crate) struct ServiceAuthorization {
-    verifiers: Vec<(OfferedService, TokenVerifier)>,
+    verifiers: RwLock<Vec<(OfferedService, TokenVerifier)>>,
     log: Mutex<LogLimiter<String>>,
 }
 
 impl ServiceAuthorization {
     /// Reads the keys of `sbi.token_key`. Errors: one sentence.
     pub(crate) fn new(sbi: &Sbi, consumer: &Consumer) -> Result<Self, String> {
+        let verifiers = RwLock::new(Self::verifiers(sbi, consumer)?);
+        Ok(Self { verifiers, log: Mutex::new(LogLimiter::new("access tokens of other functions")) })
+    }
+
+    /// Reads the keys again, which the next requests are checked with. Errors: one sentence, and the keys are as before.
+    pub(crate) fn reload(&self, sbi: &Sbi, consumer: &Consumer) -> Result<(), String> {
+        let verifiers = Self::verifiers(sbi, consumer)?;
+        *self.verifiers.write().unwrap_or_else(PoisonError::into_inner) = verifiers;
+        Ok(())
+    }
+
+    fn verifiers(sbi: &Sbi, consumer: &Consumer) -> Result<Vec<(OfferedService, TokenVerifier)>, String> {
         let mut verifiers = Vec::new();
         if let Some(file) = &sbi.token_key {
             let pem = peer::read(file, "sbi.token_key")?;
@@ -29,6 +41,9 @@ impl ServiceAuthorization {
                 let (nf_type, instance) = match offered {
                     OfferedService::Udm => (NfType::Udm, &consumer.udm),
                     OfferedService::Ausf => (NfType::Ausf, &consumer.ausf),
+                    OfferedService::Pcf => (NfType::Pcf, &consumer.pcf),
+                    OfferedService::Nrf => continue,
+                    OfferedService::Chf => (NfType::Chf, &consumer.chf),
                 };
                 let verifier = TokenVerifier::new(&pem, nf_type, instance.clone())
                     .map_err(|e| format!("`sbi.token_key`: {}: {e}", file.display()))?;
@@ -39,7 +54,7 @@ impl ServiceAuthorization {
                 verifiers.push((*offered, verifier));
             }
         }
-        Ok(Self { verifiers, log: Mutex::new(LogLimiter::new("access tokens of other functions")) })
+        Ok(verifiers)
     }
 
     /// Checks the token of a request. `root` is the root of the services. The error is the refusal.
@@ -50,7 +65,8 @@ impl ServiceAuthorization {
         service: &ServiceName,
         root: &str,
     ) -> Result<(), SbiResponse> {
-        let Some((_, verifier)) = self.verifiers.iter().find(|(of, _)| *of == function) else {
+        let verifiers = self.verifiers.read().unwrap_or_else(PoisonError::into_inner);
+        let Some((_, verifier)) = verifiers.iter().find(|(of, _)| *of == function) else {
             return Ok(());
         };
         verifier.check(&request.headers, service, headers::now()).map(drop).map_err(|e| {
@@ -128,14 +144,14 @@ mod tests {
         folder: tempfile::TempDir,
     }
 
-    /// A core that offers both functions, with further lines of `sbi`.
+    /// A core that offers all functions, with further lines of `sbi`.
     fn core(key: &str, lines: &str) -> OfferingCore {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().display();
         std::fs::write(folder.path().join("nrf.pem"), key).unwrap();
         let text = format!(
             "store:\n  path: {at}/subscribers.db\n  key_file: {at}/store.key\nsbi:\n  address: 192.0.2.1:7777\n  \
-             offer: [udm, ausf]\n{lines}",
+             offer: [udm, ausf, chf]\n{lines}",
         );
         let text = text.replace("FOLDER", &at.to_string());
         let config = config::parse(&text, Path::new("w.yaml")).unwrap_or_else(|e| panic!("{e}"));
@@ -165,8 +181,8 @@ mod tests {
                 self.consumer().root,
                 (self.authorization().unwrap(), CallbackPolicy::new(vec![self.sbi().address])),
                 (store, |_| panic!("there is no subscriber")),
-                Console::new(clock::now()).unwrap(),
-                SbiClient::new(ClientSettings::new("UDM")),
+                (Console::new(clock::now()).unwrap(), SbiClient::new(ClientSettings::new("UDM"))),
+                self.config.control().smf.data_networks,
             )
         }
     }
@@ -187,11 +203,12 @@ mod tests {
     }
 
     /// Paths of the services, with what a token for them names.
-    const SERVICES: [(&str, &str, &str); 4] = [
+    const SERVICES: [(&str, &str, &str); 5] = [
         ("/nausf-auth/v1/ue-authentications", "AUSF", "nausf-auth"),
         ("/nudm-ueau/v1/imsi-999700000000001/auth-events", "UDM", "nudm-ueau"),
         ("/nudm-uecm/v1/imsi-999700000000001/registrations/amf-3gpp-access", "UDM", "nudm-uecm"),
         ("/nudm-sdm/v2/imsi-999700000000001/sdm-subscriptions", "UDM", "nudm-sdm"),
+        ("/nchf-convergedcharging/v3/chargingdata", "CHF", "nchf-convergedcharging"),
     ];
 
     fn served(services: &OfferedServices, path: &str, token: Option<&str>) -> SbiResponse {
@@ -242,7 +259,11 @@ mod tests {
             let response = served(&services, path, Some(&nrf.token(&own, "nudm-ee", 60)));
             assert_eq!(response.status, 403, "{path}");
             assert!(challenge(&response).contains("error=\"insufficient_scope\""), "{path}");
-            let id = if audience == "UDM" { &ids.udm } else { &ids.ausf };
+            let id = match audience {
+                "UDM" => &ids.udm,
+                "CHF" => &ids.chf,
+                _ => &ids.ausf,
+            };
             let of_instance = nrf.token(&format!("[\"{id}\"]"), scope, 60);
             assert_ne!(served(&services, path, Some(&of_instance)).status, 401, "{path}");
         }

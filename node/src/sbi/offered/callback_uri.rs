@@ -20,7 +20,7 @@ impl CallbackPolicy {
     /// The URI, where it leads to the function that asks for it, or to another host. The error says why it is refused.
     ///
     /// A name is refused, because it may have another address when the notification is sent than it has now.
-    pub(super) fn check(&self, uri: &str, sender: IpAddr) -> Result<Uri, &'static str> {
+    pub(crate) fn check(&self, uri: &str, sender: IpAddr) -> Result<Uri, &'static str> {
         let parsed: Uri = uri.parse().map_err(|_| "the callback is no URI")?;
         let default_port = match parsed.scheme_str() {
             Some("http") => 80,
@@ -32,6 +32,31 @@ impl CallbackPolicy {
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let address: IpAddr =
             host.parse().map_err(|_| "the callback names its host by a name; an address is needed")?;
+        self.check_endpoint(address, Some(port), sender)?;
+        Ok(parsed)
+    }
+
+    /// Checks an address at which a function is reached. A function of this host may name each address of this host.
+    pub(crate) fn check_endpoint(
+        &self,
+        address: IpAddr,
+        port: Option<u16>,
+        sender: IpAddr,
+    ) -> Result<(), &'static str> {
+        // Without a port it is none of this core's.
+        let port = port.unwrap_or_default();
+        let is_of_sender =
+            |address| sender.to_canonical() == address || is_of_this_host(sender.to_canonical());
+        self.check_address(address, port, is_of_sender)
+    }
+
+    /// `is_of_sender` says of an address of this host, or of its link alone, that the sender may name it.
+    fn check_address(
+        &self,
+        address: IpAddr,
+        port: u16,
+        is_of_sender: impl Fn(IpAddr) -> bool,
+    ) -> Result<(), &'static str> {
         // ::ffff:127.0.0.1 is 127.0.0.1.
         let address = address.to_canonical();
         let is_broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
@@ -39,8 +64,10 @@ impl CallbackPolicy {
             return Err("the callback leads to no single host");
         }
         let is_of_this_host = address.is_loopback() || is_of_this_host(address);
-        let is_own =
-            |own: &SocketAddr| own.port() == port && (is_of_this_host || own.ip().to_canonical() == address);
+        let is_own = |own: &SocketAddr| {
+            let own_address = own.ip().to_canonical();
+            own.port() == port && (own_address == address || own_address.is_unspecified() && is_of_this_host)
+        };
         if self.own.iter().any(is_own) {
             return Err("the callback leads to this core");
         }
@@ -48,15 +75,15 @@ impl CallbackPolicy {
             IpAddr::V4(address) => address.is_link_local(),
             IpAddr::V6(address) => address.is_unicast_link_local(),
         };
-        match (is_of_this_host || is_link_local) && sender.to_canonical() != address {
+        match (is_of_this_host || is_link_local) && !is_of_sender(address) {
             true => Err("the callback leads to this host, or to its link alone"),
-            false => Ok(parsed),
+            false => Ok(()),
         }
     }
 }
 
 /// True for an address of an interface of this host: the kernel takes it as the source of packets to itself. No packet is sent.
-fn is_of_this_host(address: IpAddr) -> bool {
+pub(crate) fn is_of_this_host(address: IpAddr) -> bool {
     let any: SocketAddr = match address {
         IpAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
         IpAddr::V6(_) => ([0; 16], 0).into(),
@@ -94,6 +121,8 @@ mod tests {
         assert_eq!(check("http://127.0.0.1:9000/cb", "127.0.0.1"), Ok(()));
         assert_eq!(check("http://[::ffff:127.0.0.1]:9000/cb", "127.0.0.1"), Ok(()));
         assert_eq!(check("http://127.0.0.1:9000/cb", "::ffff:127.0.0.1"), Ok(()));
+        // Functions of one host have different addresses of it, and one port.
+        assert_eq!(check("http://127.0.0.5:7777/cb", "127.0.0.1"), Ok(()));
     }
 
     #[test]

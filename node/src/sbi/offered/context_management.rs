@@ -172,6 +172,6 @@ impl OfferedServices {
             pdu_session_id: None,
             new_smf_instance_id: None,
         };
-        self.notify("Nudm_UECM_DeregistrationNotification", 1, to, to_vec(&data));
+        self.notify(("UDM", "Nudm_UECM_DeregistrationNotification"), 1, to, to_vec(&data));
     }
 }

@@ -173,6 +173,7 @@ impl OfferedServices {
 
     /// Subscribers have changed in the store; all of them with `None`.
     pub(crate) fn changed(&self, subscribers: Option<&[Supi]>) {
+        self.policies_changed(subscribers);
         let all = self.subscriptions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let of = |supi: &Supi| {
             let of = all.by_subscriber.get(supi)?;
@@ -190,7 +191,7 @@ impl OfferedServices {
             };
             for (callback, resources) in subscriptions {
                 if let Some(body) = notification(&present, &resources) {
-                    self.notify("Nudm_SDM_Notification", 2, callback, to_vec(&body));
+                    self.notify(("UDM", "Nudm_SDM_Notification"), 2, callback, to_vec(&body));
                 }
             }
         }

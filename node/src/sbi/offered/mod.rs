@@ -1,19 +1,25 @@
-//! Services that this core offers to network functions of other vendors: its UDM (TS 29.503) and its AUSF (TS 29.509), over the subscribers
-//! of its store.
+//! Services that this core offers to network functions of other vendors: its UDM (TS 29.503), its AUSF (TS 29.509) and its PCF (TS 29.512), over
+//! the subscribers of its store, and its CHF (TS 32.291), over the accounts of its charging function.
 
 mod ausf;
 mod authorization;
 mod callback_uri;
+mod charging;
 mod context_management;
 mod data_management;
+mod policy_control;
+#[cfg(test)]
+mod policy_control_tests;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hyper::Uri;
 use hyper::header::{HeaderValue, USER_AGENT};
+use whimbrel_control::config::DataNetwork;
 use whimbrel_control::udm::{AuthData, Identity, Resynchronisation, Subscription, UdmError};
-use whimbrel_ids::{PlmnId, Supi};
+use whimbrel_ids::{Dnn, PlmnId, Supi};
 use whimbrel_sbi::headers;
 use whimbrel_sbi::message::JSON;
 use whimbrel_sbi::problem::{of_status, problem};
@@ -29,11 +35,14 @@ use whimbrel_store::{Store, SubscriberStatus};
 
 use self::ausf::Ausf;
 pub(super) use self::authorization::ServiceAuthorization;
-pub(super) use self::callback_uri::CallbackPolicy;
+pub(super) use self::callback_uri::{CallbackPolicy, is_of_this_host};
 use self::context_management::Registrations;
 use self::data_management::Subscriptions;
+use self::policy_control::PolicyAssociations;
+use super::chf::ChfHandle;
 use super::identity::identity_of;
-use crate::config::sbi::OfferedService;
+use super::udm::Consumer;
+use crate::config::sbi::{OfferedService, Sbi};
 use crate::observation::{Console, ConsoleCommand};
 
 /// How long another function may take to answer a notification.
@@ -54,6 +63,9 @@ pub(super) struct OfferedServices {
     ausf: Ausf,
     registrations: Mutex<Registrations>,
     subscriptions: Mutex<Subscriptions>,
+    policies: PolicyAssociations,
+    /// The charging function, where it is offered.
+    chf: Option<ChfHandle>,
 }
 
 /// Makes the control plane's form of a subscription in the store.
@@ -69,8 +81,8 @@ impl OfferedServices {
         root: String,
         (authorization, callbacks): (ServiceAuthorization, CallbackPolicy),
         (store, form): (Store, SubscriptionForm),
-        console: Arc<Console>,
-        client: SbiClient,
+        (console, client): (Arc<Console>, SbiClient),
+        data_networks: BTreeMap<Dnn, DataNetwork>,
     ) -> Self {
         Self {
             services,
@@ -85,7 +97,14 @@ impl OfferedServices {
             ausf: Ausf::default(),
             registrations: Mutex::default(),
             subscriptions: Mutex::default(),
+            policies: PolicyAssociations::new(data_networks),
+            chf: None,
         }
+    }
+
+    /// Has requests for charging answered by this function.
+    pub(super) fn use_chf(&mut self, chf: ChfHandle) {
+        self.chf = Some(chf);
     }
 
     /// Answers a request; `None` if its path is of no service that is offered.
@@ -95,9 +114,12 @@ impl OfferedServices {
         let rest: Vec<&str> = parts.collect();
         let (function, service) = match (api, version) {
             ("nausf-auth", "v1") => (OfferedService::Ausf, ServiceName::NausfAuth),
+            ("nchf-convergedcharging", "v3") => (OfferedService::Chf, ServiceName::NchfConvergedcharging),
             ("nudm-ueau", "v1") => (OfferedService::Udm, ServiceName::NudmUeau),
             ("nudm-uecm", "v1") => (OfferedService::Udm, ServiceName::NudmUecm),
             ("nudm-sdm", "v2") => (OfferedService::Udm, ServiceName::NudmSdm),
+            ("npcf-smpolicycontrol", "v1") => (OfferedService::Pcf, ServiceName::NpcfSmpolicycontrol),
+            ("npcf-am-policy-control", "v1") => (OfferedService::Pcf, ServiceName::NpcfAmPolicyControl),
             _ => return None,
         };
         if !self.services.contains(&function) {
@@ -108,8 +130,11 @@ impl OfferedServices {
         }
         let served = match service {
             ServiceName::NausfAuth => self.authenticate(request, &rest).await,
+            ServiceName::NchfConvergedcharging => self.converged_charging(request, &rest).await,
             ServiceName::NudmUeau => self.ue_authentication(request, &rest).await,
             ServiceName::NudmUecm => self.context_management(request, &rest).await,
+            ServiceName::NpcfSmpolicycontrol => self.session_policies(request, &rest),
+            ServiceName::NpcfAmPolicyControl => self.ue_policies(request, &rest),
             _ => self.data_management(request, &rest).await,
         };
         Some(served.unwrap_or_else(|refusal| refusal))
@@ -220,14 +245,25 @@ impl OfferedServices {
         checked.map_err(|why| problem(ProtocolCause::MandatoryIeIncorrect, why))
     }
 
+    /// Reads the keys of access tokens again. Errors: one sentence.
+    pub(super) fn reload_keys(&self, sbi: &Sbi, consumer: &Consumer) -> Result<(), String> {
+        self.authorization.reload(sbi, consumer)
+    }
+
     /// Sends a notification; a failure is for the log alone. `what`: its name in TS 29.500 Annex B.
-    fn notify(&self, what: &'static str, api_version: u8, uri: Uri, body: Vec<u8>) {
+    fn notify(
+        &self,
+        (function, what): (&'static str, &'static str),
+        api_version: u8,
+        uri: Uri,
+        body: Vec<u8>,
+    ) {
         let client = self.client.clone();
         tokio::spawn(async move {
             let to = uri.clone();
             let mut request = SbiRequest::new(hyper::Method::POST, uri, NOTIFIED_WITHIN)
                 .body(JSON, body.into())
-                .header(USER_AGENT, HeaderValue::from_static("UDM"));
+                .header(USER_AGENT, HeaderValue::from_static(function));
             if let Some(value) = headers::callback(what, api_version) {
                 request = request.header(headers::CALLBACK, value);
             }
@@ -285,6 +321,6 @@ fn random() -> [u8; 16] {
 }
 
 /// The name of a resource that cannot be guessed.
-fn random_name() -> String {
+pub(super) fn random_name() -> String {
     random().iter().map(|octet| format!("{octet:02x}")).collect()
 }

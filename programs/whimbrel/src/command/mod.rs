@@ -3,6 +3,7 @@
 pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod capture;
+pub(crate) mod charging;
 pub(crate) mod check;
 pub(crate) mod console;
 pub(crate) mod cpf;
