@@ -2,6 +2,7 @@
 
 mod commute;
 mod open;
+mod seams;
 mod sleepers;
 pub(crate) mod survive;
 mod unit_chaos;
@@ -102,6 +103,8 @@ enum Which {
     Sleepers,
     /// Users of two brokers move among three operators without a contract (docs/open.md).
     Open,
+    /// A core finds its UDM, PCF and CHF through an NRF; each is killed, the PCF changes a session, and prepaid credit ends (docs/sbi.md).
+    Seams,
     /// UEs drive among sixteen gNBs, without prediction of handovers and with it (docs/foresight.md).
     Commute,
     /// Veiled users of one broker move between two operators; the output lists what each party has learnt (docs/veil.md).
@@ -143,6 +146,7 @@ pub(crate) fn run(options: &Options) -> Done {
         Which::UnitChaos => return unit_chaos::run(options),
         Which::Commute => return commute::run(options),
         Which::Sleepers => return sleepers::run(options),
+        Which::Seams => return seams::run(),
         Which::FirstLight | Which::City => {}
     }
     // The flow is one that UEs of a city ask for.

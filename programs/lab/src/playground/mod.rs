@@ -4,6 +4,7 @@
 #[cfg(any(test, feature = "bench"))]
 mod measured;
 pub(crate) mod open;
+pub(crate) mod seams;
 mod servers;
 pub(crate) mod veil;
 
