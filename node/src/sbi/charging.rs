@@ -13,7 +13,7 @@ use whimbrel_control::charging::{
 use whimbrel_control::udm::ServiceFault;
 use whimbrel_ids::{Instant, PduSessionId, Supi};
 use whimbrel_nas::ie::{PduSessionType, SscMode};
-use whimbrel_sbi_types::common::{self as body, DateTime};
+use whimbrel_sbi_types::common::{self as body, DateTime, ShortText};
 use whimbrel_sbi_types::nchf::{
     self, ChargingDataRequest, ChargingDataResponse, MultipleUnitUsage, NfIdentification, NodeFunctionality,
     PduSessionChargingInformation, QuotaManagementIndicator, RequestedUnit, TriggerCategory, TriggerType,
@@ -332,7 +332,7 @@ impl Charging {
             subscriber_identifier: Some(request.supi.into()),
             charging_id: Some(request.charging_id),
             nf_consumer_identification: NfIdentification {
-                nf_name: Some(self.consumer.smf.clone()),
+                nf_name: ShortText::new(self.consumer.smf.as_str()).ok(),
                 nf_ipv4_address,
                 nf_ipv6_address,
                 nf_plmn_id: Some(self.consumer.plmn.into()),
@@ -360,7 +360,7 @@ impl Charging {
     ) -> PduSessionChargingInformation {
         let of_amf = |plmn: whimbrel_ids::PlmnId| nchf::ServingNetworkFunctionId {
             serving_network_function_information: NfIdentification {
-                nf_name: Some(self.consumer.amf.clone()),
+                nf_name: ShortText::new(self.consumer.amf.as_str()).ok(),
                 nf_ipv4_address: None,
                 nf_ipv6_address: None,
                 nf_plmn_id: Some(plmn.into()),
@@ -452,7 +452,7 @@ fn usage(report: &Report<'_>) -> MultipleUnitUsage {
     }
 }
 
-fn trigger(trigger_type: TriggerType) -> nchf::ChargingTrigger {
+pub(super) fn trigger(trigger_type: TriggerType) -> nchf::ChargingTrigger {
     nchf::ChargingTrigger {
         trigger_type: Some(trigger_type),
         trigger_category: Some(TriggerCategory::ImmediateReport),

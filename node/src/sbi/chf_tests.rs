@@ -245,7 +245,7 @@ fn data(sequence: u32, usage: Json) -> Json {
         "subscriberIdentifier": "imsi-999700000000001",
         "chargingId": 9,
         "nfConsumerIdentification": {
-            "nFName": "5e7a0f4b-5a9e-4c5c-9f10-d50a2c2bd4a1",
+            "nFName": "SMF", // as free5GC's
             "nodeFunctionality": "SMF",
         },
         "invocationTimeStamp": "2026-11-29T12:00:00Z",
@@ -296,7 +296,8 @@ fn another_vendors_smf_gets_what_the_specification_says() {
     let core = core.with_credit(5_000);
     let collection = format!("{root}/nchf-convergedcharging/v3/chargingdata");
     run(async {
-        let asking = json!({ "ratingGroup": 1, "requestedUnit": { "totalVolume": 600 } });
+        let upf = "5e7a0f4b-5a9e-4c5c-9f10-d50a2c2bd4a1";
+        let asking = json!({ "ratingGroup": 1, "requestedUnit": { "totalVolume": 600 }, "uPFID": upf });
         let created = post(&collection, octets(&data(0, asking.clone()))).await;
         assert_eq!(created.status, StatusCode::CREATED);
         let location = created.location().unwrap().to_owned();
@@ -308,6 +309,11 @@ fn another_vendors_smf_gets_what_the_specification_says() {
             (&json!("SUCCESS"), &json!(1), &json!(600))
         );
         assert_eq!((&unit["validityTime"], &unit["volumeQuotaThreshold"]), (&json!(3_600), &json!(120)));
+        // free5GC's SMF finds the URR by the one, and reports at the others alone.
+        let triggers: Vec<&Json> =
+            unit["triggers"].as_array().unwrap().iter().map(|trigger| &trigger["triggerType"]).collect();
+        assert_eq!(unit["uPFID"], json!(upf));
+        assert_eq!(triggers, [&json!("QUOTA_EXHAUSTED"), &json!("VALIDITY_TIME"), &json!("QUOTA_THRESHOLD")]);
         assert_eq!(body["invocationSequenceNumber"], json!(0));
         let again = post(&collection, octets(&data(0, asking))).await;
         assert_eq!(again.location(), Some(&*location), "the same request again");
@@ -331,7 +337,7 @@ fn another_vendors_smf_gets_what_the_specification_says() {
         assert_eq!(cause(&late), (404, "RESOURCE_CONTEXT_NOT_FOUND".into()));
     });
     let record = &core.accounts().records(None, 0, 10).unwrap()[0];
-    assert_eq!(record.consumer.as_deref(), Some("5e7a0f4b-5a9e-4c5c-9f10-d50a2c2bd4a1"));
+    assert_eq!(record.consumer.as_deref(), Some("SMF"));
     assert_eq!((record.dnn.as_deref(), record.pdu_session_id), (Some("ims"), Some(5)));
     assert_eq!((record.s_nssai.as_deref(), record.total().total_octets), (Some("1-00000a"), 110));
 }

@@ -120,8 +120,7 @@ fn rules(decision: &PolicyDecision) -> Vec<(&str, usize, Option<u8>, Option<u64>
 fn a_session_has_the_policies_of_open5gs() {
     let runtime = runtime();
     let _entered = runtime.enter();
-    let names =
-        ["sm-create-two-rules", "sm-update-SE_AMBR_CH", "sm-update-after-delete", "sm-delete-unknown"];
+    let names = ["sm-create-two-rules", "sm-update-SE_AMBR_CH", "sm-delete-unknown", "sm-delete-unknown"];
     let pcf = pcf_with(names.map(|name| answer_of(OPEN5GS, name)).to_vec());
     runtime.block_on(async {
         let association = decided(pcf.policy.answer(&create()).await);

@@ -66,6 +66,29 @@ pub struct StatusNotification {
     pub body: Arc<[u8]>,
 }
 
+impl StatusNotification {
+    /// The same for a subscriber that refuses notifications of changed profiles: a suspended instance is gone, another one is new.
+    ///
+    /// Deviation: Open5GS's functions understand NF_REGISTERED and NF_DEREGISTERED alone.
+    pub fn without_changes(body: &[u8]) -> Option<Vec<u8>> {
+        let mut body: Value = from_slice(body).ok()?;
+        if body["event"] != NotificationEventType::NfProfileChanged.as_str() {
+            return None;
+        }
+        let is_suspended = body["nfProfile"]["nfStatus"] == NfStatus::Suspended.as_str();
+        let event = match is_suspended {
+            true => NotificationEventType::NfDeregistered,
+            false => NotificationEventType::NfRegistered,
+        };
+        let members = body.as_object_mut()?;
+        if is_suspended {
+            members.remove("nfProfile");
+        }
+        members.insert("event".into(), event.as_str().into());
+        Some(to_vec(&body))
+    }
+}
+
 /// An answered registration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registered {

@@ -13,7 +13,7 @@ use whimbrel_sbi_types::nnrf::{
 };
 
 use crate::registry::{INSTANCES_MAX, SUBSCRIPTIONS_MAX, TOTAL_OCTETS_MAX};
-use crate::{DiscoveryParameters, Nrf, NrfIdentity, NrfRefusal, StoredProfile};
+use crate::{DiscoveryParameters, Nrf, NrfIdentity, NrfRefusal, StatusNotification, StoredProfile};
 
 const NRF: &str = "00000000-0000-4000-8000-0000000000ff";
 const AMF: &str = "00000000-0000-4000-8000-000000000001";
@@ -661,5 +661,25 @@ proptest! {
         }
         nrf.advance(now + Duration::from_secs(1_000_000));
         prop_assert_eq!((nrf.counts(), nrf.octets()), ((0, 0), empty));
+    }
+}
+
+#[test] // as Open5GS's functions have it
+fn a_subscriber_that_refuses_changes_is_notified_of_an_end_and_of_a_beginning() {
+    let changed = |status: &str| {
+        let profile = json!({ "nfInstanceId": AMF, "nfStatus": status });
+        let body =
+            json!({ "event": "NF_PROFILE_CHANGED", "nfInstanceUri": "http://x/a", "nfProfile": profile });
+        let plain = StatusNotification::without_changes(body.to_string().as_bytes()).unwrap();
+        serde_json::from_slice::<Value>(&plain).unwrap()
+    };
+    assert_eq!(changed("SUSPENDED"), json!({ "event": "NF_DEREGISTERED", "nfInstanceUri": "http://x/a" }));
+    let back = changed("REGISTERED");
+    assert_eq!(
+        (&back["event"], &back["nfProfile"]["nfStatus"]),
+        (&json!("NF_REGISTERED"), &json!("REGISTERED"))
+    );
+    for other in ["", "[]", "{\"event\":\"NF_REGISTERED\"}"] {
+        assert_eq!(StatusNotification::without_changes(other.as_bytes()), None, "{other}");
     }
 }

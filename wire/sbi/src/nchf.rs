@@ -258,8 +258,9 @@ object! {
     }
     /// Identity of a node. TS 32.291 §6.1.6.2.1.4.
     pub struct NfIdentification {
+        /// Deviation: any text, since free5GC's SMF writes no instance identity.
         #[serde(rename = "nFName")]
-        pub nf_name: Option<NfInstanceId>,
+        pub nf_name: Option<ShortText>,
         #[serde(rename = "nFIPv4Address")]
         pub nf_ipv4_address: Option<Ipv4Addr>,
         #[serde(rename = "nFIPv6Address")]

@@ -16,11 +16,15 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tracing::{debug, info, warn};
 use whimbrel_nrf::registry::NOTIFICATIONS_MAX;
-use whimbrel_nrf::{DiscoveryParameters, Nrf, NrfIdentity, NrfRefusal, StoredProfile, TokenRefusal, token};
+use whimbrel_nrf::{
+    DiscoveryParameters, Nrf, NrfIdentity, NrfRefusal, StatusNotification, StoredProfile, TokenRefusal, token,
+};
 use whimbrel_sbi::message::JSON;
 use whimbrel_sbi::problem::{congestion, of_status, problem, with_details};
 use whimbrel_sbi::token::TokenSigner;
-use whimbrel_sbi::{ProtocolCause, ReceivedRequest, SbiClient, SbiRequest, SbiResponse, headers, tls};
+use whimbrel_sbi::{
+    ProtocolCause, ReceivedRequest, SbiClient, SbiRequest, SbiResponse, SendError, headers, tls,
+};
 use whimbrel_sbi_types::common::{
     InvalidParam, JsonPointer, NfInstanceId, PatchItem, ProblemDetails, Sentence, ShortText,
 };
@@ -476,7 +480,6 @@ impl NrfService {
 
     /// Sends the notifications that wait: Nnrf_NFManagement_NFStatusNotify (TS 29.510 §5.2.2.6). A failure is for the log alone.
     fn notify(&self) {
-        const NAME: &str = "Nnrf_NFManagement_NFStatusNotify";
         let waiting = self.nrf().take_notifications();
         for notification in waiting {
             let Ok(uri) = notification.uri.parse::<Uri>() else { continue };
@@ -491,21 +494,34 @@ impl NrfService {
             let body = notification.body.to_vec();
             tokio::spawn(async move {
                 let _room = room;
-                let to = uri.clone();
-                let mut request = SbiRequest::new(hyper::Method::POST, uri, NOTIFIED_WITHIN)
-                    .body(JSON, body.into())
-                    .header(USER_AGENT, HeaderValue::from_static("NRF"));
-                if let Some(value) = headers::callback(NAME, 1) {
-                    request = request.header(headers::CALLBACK, value);
+                let mut answer = post(&client, &uri, body.clone()).await;
+                if answer.as_ref().is_ok_and(|response| response.status == StatusCode::BAD_REQUEST)
+                    && let Some(body) = StatusNotification::without_changes(&body)
+                {
+                    answer = post(&client, &uri, body).await;
                 }
-                match client.send(request).await {
+                match answer {
                     Ok(response) if response.status.is_success() => {}
-                    Ok(response) => debug!("{NAME} to {to}: HTTP status {}", response.status.as_u16()),
-                    Err(e) => debug!("{NAME} to {to}: {e}"),
+                    Ok(response) => debug!("{NOTIFY} to {uri}: HTTP status {}", response.status.as_u16()),
+                    Err(e) => debug!("{NOTIFY} to {uri}: {e}"),
                 }
             });
         }
     }
+}
+
+/// The name of notifications (TS 29.500 Annex B).
+const NOTIFY: &str = "Nnrf_NFManagement_NFStatusNotify";
+
+/// Sends a notification.
+async fn post(client: &SbiClient, uri: &Uri, body: Vec<u8>) -> Result<SbiResponse, SendError> {
+    let mut request = SbiRequest::new(hyper::Method::POST, uri.clone(), NOTIFIED_WITHIN)
+        .body(JSON, body.into())
+        .header(USER_AGENT, HeaderValue::from_static("NRF"));
+    if let Some(value) = headers::callback(NOTIFY, 1) {
+        request = request.header(headers::CALLBACK, value);
+    }
+    client.send(request).await
 }
 
 /// The NRF's own profile.

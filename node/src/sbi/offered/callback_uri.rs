@@ -45,8 +45,11 @@ impl CallbackPolicy {
     ) -> Result<(), &'static str> {
         // Without a port it is none of this core's.
         let port = port.unwrap_or_default();
-        let is_of_sender =
-            |address| sender.to_canonical() == address || is_of_this_host(sender.to_canonical());
+        let sender = sender.to_canonical();
+        let is_of_sender = |address: IpAddr| {
+            sender == address
+                || is_of_this_host(sender) && (address.is_loopback() || is_of_this_host(address))
+        };
         self.check_address(address, port, is_of_sender)
     }
 
@@ -123,6 +126,10 @@ mod tests {
         assert_eq!(check("http://127.0.0.1:9000/cb", "::ffff:127.0.0.1"), Ok(()));
         // Functions of one host have different addresses of it, and one port.
         assert_eq!(check("http://127.0.0.5:7777/cb", "127.0.0.1"), Ok(()));
+        assert!(
+            check("http://169.254.169.254/latest", "127.0.0.1").is_err(),
+            "that is no address of this host"
+        );
     }
 
     #[test]

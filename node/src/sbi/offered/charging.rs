@@ -9,10 +9,12 @@ use whimbrel_charging::{
 use whimbrel_ids::{Instant, SNssai};
 use whimbrel_sbi::problem::{congestion, of_status, problem};
 use whimbrel_sbi::{ProtocolCause, ReceivedRequest, SbiResponse, headers};
+use whimbrel_sbi_types::common::NfInstanceId;
 use whimbrel_sbi_types::nchf::{
     ChargingDataRequest, ChargingDataResponse, ChargingNotificationType, ChargingNotifyRequest,
-    ChargingResultCode, FinalUnitAction, FinalUnitIndication, GrantedUnit, MultipleUnitInformation,
-    MultipleUnitUsage, NfIdentification, RequestedUnit, UsedUnitContainer,
+    ChargingResultCode, ChargingTrigger, FinalUnitAction, FinalUnitIndication, GrantedUnit,
+    MultipleUnitInformation, MultipleUnitUsage, NfIdentification, RequestedUnit, TriggerType,
+    UsedUnitContainer,
 };
 use whimbrel_sbi_types::{BoundedList, to_vec};
 
@@ -135,7 +137,7 @@ fn reference(resource: &str, data: &ChargingDataRequest) -> Result<SessionRefere
 /// The name under which records have the consumer.
 fn consumer_name(consumer: &NfIdentification) -> Box<str> {
     let NfIdentification { nf_name, nf_ipv4_address, nf_ipv6_address, nf_fqdn, .. } = consumer;
-    let name = nf_name.as_ref().map(ToString::to_string);
+    let name = nf_name.as_ref().map(|name| name.as_str().to_owned());
     let name = name.or_else(|| nf_fqdn.as_ref().map(|fqdn| fqdn.as_str().to_owned()));
     let name = name.or_else(|| nf_ipv4_address.map(|address| address.to_string()));
     let name = name.or_else(|| nf_ipv6_address.map(|address| address.to_string()));
@@ -174,7 +176,11 @@ fn used_units(used: &UsedUnitContainer) -> chf::UsedUnitContainer {
 }
 
 fn response(data: &ChargingDataRequest, answer: &chf::ChargingDataResponse) -> ChargingDataResponse {
-    let units: Vec<_> = answer.units.iter().map(unit_information).collect();
+    let usage = data.multiple_unit_usage.as_deref().unwrap_or_default();
+    let upf =
+        |group| usage.iter().find(|usage| usage.rating_group == group).and_then(|usage| usage.upf_id.clone());
+    let units: Vec<_> =
+        answer.units.iter().map(|unit| unit_information(unit, upf(unit.rating_group))).collect();
     ChargingDataResponse {
         invocation_time_stamp: headers::now(),
         invocation_sequence_number: data.invocation_sequence_number,
@@ -187,8 +193,12 @@ fn response(data: &ChargingDataRequest, answer: &chf::ChargingDataResponse) -> C
     }
 }
 
-/// MultipleUnitInformation (TS 32.291 §6.1.6.2.1.6).
-fn unit_information(unit: &chf::MultipleUnitInformation) -> MultipleUnitInformation {
+/// MultipleUnitInformation (TS 32.291 §6.1.6.2.1.6). The UPF of the request and the triggers are in it since free5GC's SMF finds the URR by the
+/// one, and reports at the others alone.
+fn unit_information(
+    unit: &chf::MultipleUnitInformation,
+    upf_id: Option<NfInstanceId>,
+) -> MultipleUnitInformation {
     let granted = match unit.result {
         UnitResult::Granted(granted) => Some(granted),
         UnitResult::NotApplicable | UnitResult::Denied(_) => None,
@@ -206,7 +216,7 @@ fn unit_information(unit: &chf::MultipleUnitInformation) -> MultipleUnitInformat
         rating_group: unit.rating_group,
         granted_unit: granted
             .map(|granted| GrantedUnit { total_volume: Some(granted.octets), ..GrantedUnit::default() }),
-        triggers: None,
+        triggers: granted.and_then(|granted| BoundedList::new(triggers(granted.threshold_octets.is_some()))),
         validity_time: granted.map(|granted| granted.validity_s),
         quota_holding_time: None,
         final_unit_indication: last.map(|_| FinalUnitIndication {
@@ -220,8 +230,15 @@ fn unit_information(unit: &chf::MultipleUnitInformation) -> MultipleUnitInformat
         time_quota_threshold: None,
         volume_quota_threshold: granted.and_then(|granted| granted.threshold_octets),
         unit_quota_threshold: None,
-        upf_id: None,
+        upf_id,
     }
+}
+
+/// Events at which the consumer of a quota reports.
+fn triggers(has_threshold: bool) -> Vec<ChargingTrigger> {
+    let threshold = has_threshold.then_some(TriggerType::QuotaThreshold);
+    let all = [TriggerType::QuotaExhausted, TriggerType::ValidityTime].into_iter().chain(threshold);
+    all.map(super::super::charging::trigger).collect()
 }
 
 /// The refusal of a request (TS 32.291 §6.1.7.3, TS 29.500 §5.2.7.2).

@@ -107,7 +107,10 @@ impl OfferedServices {
         let supi = supi_of(&context.supi.to_string()).ok_or_else(unknown_user)?;
         let callback = self.callback(request, context.notification_uri.as_str())?;
         let decision = self.decide(supi, &context)?;
-        let response = SbiResponse::json(StatusCode::CREATED, &decision);
+        // None of the optional features (TS 29.512 §5.8).
+        let supp_feat = context.supp_feat.as_ref().and_then(|_| SupportedFeatures::new("0").ok());
+        let created = SmPolicyDecision { supp_feat, ..decision.clone() };
+        let response = SbiResponse::json(StatusCode::CREATED, &created);
         let session = (supi, context.pdu_session_id.value());
         let mut sessions = self.policies.sessions();
         if sessions.len() >= ASSOCIATIONS_MAX && !sessions.contains_key(&session) {
@@ -271,9 +274,9 @@ fn decision(network: &[FlowPolicy], subscribed: &SubscribedDnn) -> SmPolicyDecis
     let gates = flows.iter().map(|flow| (of(flow), Some(gate(flow)))).collect();
     SmPolicyDecision {
         sess_rules: BoundedMap::new([(short(SESSION_RULE), Some(session_rule))].into()),
-        pcc_rules: BoundedMap::new(rules),
-        qos_decs: BoundedMap::new(qos),
-        traff_cont_decs: BoundedMap::new(gates),
+        pcc_rules: unless_empty(rules),
+        qos_decs: unless_empty(qos),
+        traff_cont_decs: unless_empty(gates),
         policy_ctrl_req_triggers: BoundedList::new(vec![
             PolicyControlRequestTrigger::SeAmbrCh,
             PolicyControlRequestTrigger::DefQosCh,
@@ -292,7 +295,7 @@ fn change(former: &SmPolicyDecision, new: SmPolicyDecision) -> SmPolicyDecision 
         for id in former.iter().flat_map(|former| former.keys()) {
             all.entry(id.clone()).or_insert(None);
         }
-        BoundedMap::new(all).filter(|all| !all.is_empty())
+        unless_empty(all)
     }
     SmPolicyDecision {
         pcc_rules: with_removals(&former.pcc_rules, new.pcc_rules),
@@ -383,6 +386,11 @@ fn gate(flow: &FlowPolicy) -> TrafficControlData {
         traffic_steering_pol_id_ul: None,
         route_to_locs: None,
     }
+}
+
+/// A map without entries is left out (TS 29.512 §A.2).
+fn unless_empty<V>(entries: BTreeMap<ShortText, V>) -> Option<BoundedMap<ShortText, V>> {
+    BoundedMap::new(entries).filter(|entries| !entries.is_empty())
 }
 
 /// A flow's name is short enough always.

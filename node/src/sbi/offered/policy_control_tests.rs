@@ -9,9 +9,12 @@ use whimbrel_control::sm_policy::{
     PolicyAnswer, PolicyDecision, PolicyDenial, PolicyOperation, PolicyReport, PolicyRequest, PolicySession,
     SessionRule,
 };
-use whimbrel_control::udm::{NfType, ServiceFault};
-use whimbrel_ids::{PduSessionId, SNssai, Seid, Supi};
-use whimbrel_nas::ie::PduSessionType;
+use whimbrel_control::udm::{
+    Ambr, Arp, MobilityRestrictions, NfType, Priority, ServiceFault, SessionTypes, SubscribedDnn,
+    SubscribedSlice, Subscription,
+};
+use whimbrel_ids::{FiveQi, PduSessionId, SNssai, Seid, Supi};
+use whimbrel_nas::ie::{PduSessionType, SscMode};
 use whimbrel_sbi::{ClientSettings, SbiClient, SbiRequest, SbiServer, ServerSettings};
 use whimbrel_sbi_types::from_slice;
 use whimbrel_sbi_types::npcf_sm::SmPolicyNotification;
@@ -40,6 +43,33 @@ fn supi() -> Supi {
     "imsi-999700000000001".parse().unwrap()
 }
 
+/// One data network, with the AMBR of the store.
+fn form(stored: &whimbrel_store::Subscription) -> Subscription {
+    let stored = stored.slices[0].dnns[0].session_ambr;
+    let session_ambr = Ambr { ul_kbps: stored.uplink.kbps(), dl_kbps: stored.downlink.kbps() };
+    let dnn = SubscribedDnn {
+        dnn: "internet".parse().unwrap(),
+        default: true,
+        session_types: SessionTypes::IP,
+        ssc_mode: SscMode::One,
+        five_qi: FiveQi(9),
+        arp: Arp { priority: 8, may_preempt: false, preemptable: true },
+        session_ambr,
+        static_ipv4: None,
+        static_ipv6: None,
+        flows: Vec::new(),
+        framed_routes: Vec::new(),
+        up_security: None,
+    };
+    Subscription {
+        ue_ambr: session_ambr,
+        slices: vec![SubscribedSlice { s_nssai: SNssai::sst(1), default: true, dnns: vec![dnn] }],
+        rfsp: None,
+        restrictions: MobilityRestrictions::default(),
+        priority: Priority::default(),
+    }
+}
+
 /// Within a runtime.
 fn served_pcf() -> ServedPcf {
     let folder = tempfile::tempdir().unwrap();
@@ -60,7 +90,7 @@ fn served_pcf() -> ServedPcf {
         config.amf.plmn,
         root,
         (authorization, CallbackPolicy::new(vec![sbi.address])),
-        (open(), crate::core::subscription),
+        (open(), form),
         (Console::new(crate::clock::now()).unwrap(), SbiClient::new(ClientSettings::new("PCF"))),
         config.control().smf.data_networks,
     ));
@@ -187,6 +217,10 @@ fn requests_that_no_function_should_send_are_refused() {
         let inward = json!({ "notificationUri": "http://192.0.2.1:7777/x" });
         let ue =
             |supi: &str| json!({ "supi": supi, "notificationUri": "http://127.0.0.1:9/x", "suppFeat": "" });
+        let (_, decision) = pcf.post(sessions, &context(json!({ "suppFeat": "4000000" }))).await;
+        assert_eq!(decision["suppFeat"], json!("0"));
+        let (_, decision) = pcf.post(sessions, &context(json!({ "dnn": "internet" }))).await;
+        assert_eq!(decision["suppFeat"], Json::Null);
         for (path, body, status, cause) in [
             (sessions, context(json!({})), 201, Json::Null),
             (sessions, context(unknown), 400, json!("USER_UNKNOWN")),
