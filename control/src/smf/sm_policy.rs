@@ -276,8 +276,9 @@ async fn update(ue: Ue, psi: PduSessionId) {
     }
 }
 
-/// Asks a second time after half of the guard: a takeover between question and answer loses the answer. An association that is made twice is
-/// deleted once.
+/// Asks a second time after half of the guard, since a takeover between question and answer loses the answer.
+///
+/// Of an association that is made twice, the node deletes the first.
 async fn ask(
     ue: Ue,
     psi: PduSessionId,

@@ -1,5 +1,6 @@
-//! The consumer of a PCF against what the PCFs of Open5GS and free5GC answered and sent (testdata/README.md), and against what no PCF should
-//! answer.
+//! The consumer of a PCF against recorded answers and notifications of Open5GS and free5GC (testdata/README.md).
+//!
+//! Answers that no PCF should give are at the end.
 
 use std::net::Ipv4Addr;
 use std::sync::mpsc;

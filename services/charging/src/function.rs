@@ -122,8 +122,9 @@ impl ChargingFunction {
         })
     }
 
-    /// Removes an account. The charging of its sessions is aborted; what they use until then stands in their records. Returns whether there
-    /// was one.
+    /// Removes an account, and returns whether it existed.
+    ///
+    /// The charging of its sessions is aborted; what they use until then is in their records.
     pub fn remove_account(&mut self, supi: Supi) -> Result<bool, ChargingError> {
         self.change(Instant::ZERO, |ledger| {
             let db = ledger.db;

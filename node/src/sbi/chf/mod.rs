@@ -1,5 +1,6 @@
-//! The charging function of this core, on a thread of its own: its answers wait for the disk, and neither the control thread nor other
-//! interfaces do.
+//! The charging function of this core, on a thread of its own.
+//!
+//! Its answers wait for the disk; the control thread and the other interfaces do not.
 
 pub(super) mod embedded;
 

@@ -97,7 +97,7 @@ impl OfferedServices {
             usage: usage.iter().map(unit_usage).collect(),
         };
         let (reply, answer) = oneshot::channel();
-        // Whoever asked may be gone when the answer comes.
+        // The request may have ended before the answer comes.
         function.ask(request, |result| drop(reply.send(result)));
         match answer.await {
             Ok(Ok(Ok(response))) => Ok(response),

@@ -42,8 +42,9 @@ impl AmPolicies {
         Self { peer, consumer, ues: std::sync::Mutex::default() }
     }
 
-    /// AM Policy Association Establishment, unless the UE has one (TS 29.507 §4.2.2). A PCF that refuses or fails is asked again with the next
-    /// session.
+    /// AM Policy Association Establishment, unless the UE has one (TS 29.507 §4.2.2).
+    ///
+    /// A PCF that refuses or fails is asked again with the UE's next session.
     pub(super) async fn associate(&self, supi: Supi) {
         let association = {
             let mut ues = self.ues();

@@ -13,8 +13,9 @@ use super::open::Process;
 use super::{Playground, provision};
 use crate::programs::Program;
 
-/// Octets of a quota. The next one is asked for when nothing is left, so that not an octet passes without a quota but those of the packet that
-/// crosses one.
+/// Octets of a quota.
+///
+/// The next one is asked for when nothing is left, so that of each quota only the last packet passes its end.
 const QUOTA: u64 = 1_000_000;
 
 /// A function that the core uses.
