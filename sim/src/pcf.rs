@@ -27,6 +27,8 @@ pub enum PcfState {
     Silent,
     /// Requests are executed, and the answers are lost.
     AnswersLost,
+    /// Creations are lost, and other requests are answered.
+    SilentToCreate,
     /// The core's HTTP client reports this instead of an answer.
     Failing(ServiceFault),
 }
@@ -122,7 +124,8 @@ impl Sim {
         match message {
             PcfMessage::Request { host, query: PolicyQuery { ue, to, request } } => {
                 let state = self.pcf.state;
-                if state == PcfState::Silent {
+                let is_create = matches!(request.operation, PolicyOperation::Create(_));
+                if state == PcfState::Silent || state == PcfState::SilentToCreate && is_create {
                     return;
                 }
                 self.pcf.requests.push(request.clone());

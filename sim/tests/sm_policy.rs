@@ -237,6 +237,46 @@ fn a_session_ends_with_its_association() {
     assert_eq!(net.upf_sessions(), 0);
 }
 
+#[test] // TS 29.512 §4.2.3.2: also while the gNB sets the session up
+fn an_order_that_comes_during_the_establishment_is_in_force_after_it() {
+    let mut taken = 0;
+    for delay in 0..60 {
+        let (mut net, ue, supi) = populate(builder(11, FailureHandling::Terminate).build());
+        net.command(ue, UeCommand::EstablishSession(SessionRequest::default()));
+        net.advance(std::time::Duration::from_micros(500 * delay));
+        let associated = net.contexts().flat_map(|ue| ue.sessions.values());
+        let associated = associated.filter(|s| s.policy.as_ref().is_some_and(|p| !p.reference.is_empty()));
+        let Some(session) = associated.map(|s| s.psi).next() else { continue };
+        taken += usize::from(net.ue_ref(ue).sessions().next().is_none());
+        let faster =
+            PolicyDecision { qos: vec![("qos-1".into(), Some(voice(128)))], ..PolicyDecision::default() };
+        net.pcf_notifies(supi, session, PolicyNotification::Changed(faster));
+        net.settle(SECOND * 8);
+        assert_eq!(flows(&net), [("voice-1".to_owned(), Some(128))], "after {delay}");
+        assert_eq!(rules(&net, ue), [255, 20], "after {delay}");
+        no_violations(&net);
+    }
+    assert!(taken > 1, "{taken} orders during the establishment");
+}
+
+#[test] // TS 29.512 §4.2.4: the association is lost, and the PCF does not answer when it is made again
+fn a_pcf_that_forgets_and_is_silent_leaves_the_session_the_data_networks_policy() {
+    let (mut net, ue, supi) = populate(builder(12, FailureHandling::Continue).build());
+    let session = establish(&mut net, ue).expect("a session");
+    net.pcf().forget();
+    net.pcf().state = PcfState::SilentToCreate;
+    let wrong = vec![("other".into(), Some(PccRule { has_application: true, ..PccRule::default() }))];
+    let change = PolicyDecision { rules: wrong, ..PolicyDecision::default() };
+    net.pcf_notifies(supi, session, PolicyNotification::Changed(change));
+    net.settle(SECOND * 40);
+    assert_eq!(flows(&net), [("voice".to_owned(), None)], "the data network's own");
+    net.pcf().state = PcfState::Answering;
+    net.command(ue, UeCommand::Deregister { switch_off: false });
+    net.settle(SECOND * 8);
+    assert_eq!((net.pcf().open_associations(), net.upf_sessions()), (0, 0));
+    no_violations(&net);
+}
+
 /// A session that the PCF changes twice, and its end. An order whose acknowledgement may be lost is sent so often.
 fn life(net: &mut Sim, ue: UeIndex, supi: Supi, orders: usize, of: &dyn Fn() -> String) {
     let session = establish(net, ue).unwrap_or_else(|| panic!("{}: {:?}", of(), net.ue_events(ue)));

@@ -197,6 +197,7 @@ pub(super) async fn modify_at_upf(
     n4_half(ue, psi, &pending, Half::Before).await?;
     n4_half(ue, psi, &pending, Half::After).await?;
     keep(ue, psi, &pending);
+    set_pending(ue, psi, |_| {}); // a change that came meanwhile may be made already
     Ok(())
 }
 

@@ -47,8 +47,17 @@ pub(super) async fn associate(ue: Ue, psi: PduSessionId) -> Result<(), Procedure
             super::refused(ue, Procedure::PduSessionEstablishment, refusal);
         }
     }
-    let Some(target) = target(ue, psi) else { return Err(Refusal::Protocol("the session ended").into()) };
-    modification::modify_at_upf(ue, psi, target).await?;
+    let Some(mut target) = target(ue, psi) else { return Err(Refusal::Protocol("the session ended").into()) };
+    let applied = modification::modify_at_upf(ue, psi, target.clone()).await;
+    // A UPF that lacks resources for guaranteed rates gets the session without them, and the PCF a report.
+    if let Err(ProcedureEnd::Refused(Refusal::Upf(Some(_)))) = &applied
+        && target.flows.iter().any(|flow| flow.gbr.is_some())
+    {
+        target.flows.retain(|flow| flow.gbr.is_none());
+        modification::modify_at_upf(ue, psi, target).await?;
+    } else {
+        applied?;
+    }
     settle(ue, psi, &[]);
     Ok(())
 }
@@ -123,10 +132,7 @@ pub(crate) fn notified(ue: Ue, psi: PduSessionId, notification: PolicyNotificati
 /// The session is modified as the PCF has decided; an idle UE is paged (TS 23.502 §4.3.3.2 step 1b).
 fn changed(ue: Ue, psi: PduSessionId, decision: PolicyDecision) {
     decide(ue, psi, decision);
-    // A session that is being set up gets the policies with its establishment.
-    let is_set_up =
-        ue.with(|p| p.lanes.procedure(Lane::Session(psi)) != Some(Procedure::PduSessionEstablishment));
-    if let Some(target) = target(ue, psi).filter(|_| is_set_up) {
+    if let Some(target) = target(ue, psi) {
         set_pending(ue, psi, |pending| {
             let PendingChange { flows, ambr, five_qi, arp, leaving: _ } = target;
             (pending.flows, pending.ambr, pending.five_qi, pending.arp) = (flows, ambr, five_qi, arp);

@@ -32,6 +32,7 @@ use crate::ue_harness::{CIPHERED, RAN_ID, UeHarness, config, n2, psi};
 
 mod area;
 mod operations;
+mod policies;
 mod requests;
 mod terms;
 
