@@ -116,6 +116,9 @@ impl SbiThread {
     /// idle UE delays. Rules that do not come into force are reported afterwards.
     async fn policy_callback(&self, path: &str, request: &ReceivedRequest) -> SbiResponse {
         let parts: Vec<&str> = path.split('/').collect();
+        if request.method != Method::POST {
+            return of_status(StatusCode::METHOD_NOT_ALLOWED.as_u16(), None, "callbacks are sent by POST");
+        }
         // Npcf_AMPolicyControl: what a PCF decides about a UE has no effect here.
         if let [_, "update" | "terminate"] = parts[..] {
             return SbiResponse::no_content();
@@ -123,9 +126,6 @@ impl SbiThread {
         let [subscriber, session, operation] = parts[..] else {
             return problem(ProtocolCause::ResourceUriStructureNotFound, "there is no such callback");
         };
-        if request.method != Method::POST {
-            return of_status(StatusCode::METHOD_NOT_ALLOWED.as_u16(), None, "callbacks are sent by POST");
-        }
         let psi = session.parse().ok().and_then(PduSessionId::new);
         let Some((supi, psi)) = supi_of(subscriber).zip(psi) else {
             return problem(ProtocolCause::ResourceContextNotFound, "the path names no session");

@@ -31,9 +31,6 @@ use crate::clock;
 /// The collection of charging data resources. Release 17 has v3; CHFs of Release 15 and 16, which have v2, are not asked.
 const COLLECTION: &str = "/nchf-convergedcharging/v3/chargingdata";
 
-/// The longest identity of a resource.
-const REFERENCE_OCTETS_MAX: usize = 256;
-
 /// Sessions whose last request is remembered, as many as UEs. Past this all are forgotten: then a repeated request is not marked as such.
 const SESSIONS_MAX: usize = 1 << 20;
 
@@ -181,7 +178,7 @@ impl Charging {
             Ok(reply) => reply,
             Err(answer) => return answer,
         };
-        let Some(reference) = reply.location.as_deref().and_then(reference_of) else {
+        let Some(reference) = reply.created_in(COLLECTION) else {
             return self.unusable(CREATE, "its Location names no resource");
         };
         let mut answer = self.read(CREATE, &reply.body, rating_group);
@@ -485,17 +482,6 @@ fn address_of(charged: &ChargedSession) -> Option<nchf::PduAddress> {
         pdu_ipv6_address_with_prefix: prefix,
         ..nchf::PduAddress::default()
     })
-}
-
-/// The identity of a resource, from the URI in Location. The host there is not taken: requests go to the CHF that is configured.
-fn reference_of(location: &str) -> Option<&str> {
-    let path = location.split(['?', '#']).next().unwrap_or_default();
-    let reference = path.rsplit('/').next().unwrap_or_default();
-    // RFC 3986 §3.3.
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:@%".contains(c);
-    let is_plain = (1..=REFERENCE_OCTETS_MAX).contains(&reference.len()) && reference.chars().all(plain);
-    let is_collection = COLLECTION.rsplit('/').next() == Some(reference);
-    (is_plain && !is_collection && !matches!(reference, "." | "..")).then_some(reference)
 }
 
 fn path_of(reference: &str, operation: &str) -> String {

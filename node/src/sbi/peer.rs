@@ -23,6 +23,9 @@ use crate::config::sbi::ApiRoot;
 use crate::log_limiter::LogLimiter;
 use crate::observation::{Condition, Console};
 
+/// The longest identity of a resource of another function.
+const IDENTITY_OCTETS_MAX: usize = 256;
+
 /// Where the function is.
 pub(super) enum PeerSource {
     /// At this API root.
@@ -74,6 +77,19 @@ pub(super) struct Reply {
 impl Reply {
     pub(super) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
+    }
+
+    /// The identity of the resource that was created in a collection, from the URI in Location.
+    ///
+    /// The host there is not taken: requests go to the function that is configured.
+    pub(super) fn created_in(&self, collection: &str) -> Option<&str> {
+        let path = self.location.as_deref()?.split(['?', '#']).next().unwrap_or_default();
+        let identity = path.rsplit('/').next().unwrap_or_default();
+        // RFC 3986 §3.3.
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:@%".contains(c);
+        let is_plain = (1..=IDENTITY_OCTETS_MAX).contains(&identity.len()) && identity.chars().all(plain);
+        let is_collection = collection.rsplit('/').next() == Some(identity);
+        (is_plain && !is_collection && !matches!(identity, "." | "..")).then_some(identity)
     }
 
     pub(super) fn cause(&self) -> Option<&str> {

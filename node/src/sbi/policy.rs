@@ -31,9 +31,6 @@ use super::udm::Consumer;
 /// The collection of policy associations.
 const COLLECTION: &str = "/npcf-smpolicycontrol/v1/sm-policies";
 
-/// The longest identity of an association.
-const REFERENCE_OCTETS_MAX: usize = 256;
-
 /// Associations that are remembered, as many as UEs. Past this all are forgotten: then an association that was made twice stays at the PCF.
 const ASSOCIATIONS_MAX: usize = 1 << 20;
 
@@ -121,7 +118,7 @@ impl PolicyControl {
         if !reply.is_success() {
             return self.refused(CREATE, &reply);
         }
-        let Some(reference) = reply.location.as_deref().and_then(reference_of) else {
+        let Some(reference) = reply.created_in(COLLECTION) else {
             return self.unusable(CREATE, "its Location names no association");
         };
         match self.read(CREATE, &reply.body) {
@@ -289,17 +286,6 @@ fn update_data(report: &PolicyReport) -> SmPolicyUpdateContextData {
         subs_def_qos: report.subscribed.default_qos.and_then(|(five_qi, arp)| default_qos(five_qi, arp)),
         ..SmPolicyUpdateContextData::default()
     }
-}
-
-/// The identity of an association, from the URI in Location. The host there is not taken: requests go to the PCF that is configured.
-fn reference_of(location: &str) -> Option<&str> {
-    let path = location.split(['?', '#']).next().unwrap_or_default();
-    let reference = path.rsplit('/').next().unwrap_or_default();
-    // RFC 3986 §3.3.
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:@%".contains(c);
-    let is_plain = (1..=REFERENCE_OCTETS_MAX).contains(&reference.len()) && reference.chars().all(plain);
-    let is_collection = COLLECTION.rsplit('/').next() == Some(reference);
-    (is_plain && !is_collection && !matches!(reference, "." | "..")).then_some(reference)
 }
 
 /// The meaning of a refusal's cause (TS 29.512 §5.7.3); `None` if it is not about the subscriber.

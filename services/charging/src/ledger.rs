@@ -41,7 +41,7 @@ pub(crate) struct Ledger<'a> {
 }
 
 /// A session, as its row has it.
-struct Session {
+struct SessionRow {
     id: i64,
     resource: Box<str>,
     supi: Supi,
@@ -54,7 +54,7 @@ struct Session {
 
 /// Usage of one rating group of a session.
 #[derive(Clone, Copy, Default)]
-struct Usage {
+struct GroupUsage {
     reserved: u64,
     /// The last localSequenceNumber that was counted.
     number: u32,
@@ -66,7 +66,7 @@ struct Usage {
 
 const SESSION: &str = "id, resource, supi, is_last, sequence, digest, answer, cause";
 
-impl Session {
+impl SessionRow {
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         let cause: Option<String> = row.get(7)?;
         let cause = cause.map(|cause| ClosingCause::read(&cause).ok_or_else(|| damaged(7))).transpose()?;
@@ -177,7 +177,7 @@ impl Ledger<'_> {
                 None => None,
             },
         };
-        let names_other = |session: &Session| matches!(reference, SessionReference::Resource(_, Some(supi)) if *supi != session.supi);
+        let names_other = |session: &SessionRow| matches!(reference, SessionReference::Resource(_, Some(supi)) if *supi != session.supi);
         let session = found.filter(|session| !names_other(session)).ok_or(ChargingRefusal::NoSuchResource)?;
         let digest = digest_of(request);
         if (session.sequence, session.digest) == (request.sequence, digest) {
@@ -227,7 +227,7 @@ impl Ledger<'_> {
     /// Reserves what is asked for and is left. The second: whether the last quota was granted, or none; `None` if nothing was asked for.
     fn grant(
         &self,
-        groups: &mut BTreeMap<u32, Usage>,
+        groups: &mut BTreeMap<u32, GroupUsage>,
         mut account: Option<&mut Account>,
         usage: &[MultipleUnitUsage],
     ) -> (Vec<MultipleUnitInformation>, Option<bool>) {
@@ -384,15 +384,15 @@ impl Ledger<'_> {
         self.db.prepare_cached(&add)?.execute([change]).map(drop)
     }
 
-    fn session(&self, condition: &str, value: &str) -> rusqlite::Result<Option<Session>> {
+    fn session(&self, condition: &str, value: &str) -> rusqlite::Result<Option<SessionRow>> {
         let text = format!("SELECT {SESSION} FROM session WHERE {condition}");
-        self.db.prepare_cached(&text)?.query_row([value], Session::read).optional()
+        self.db.prepare_cached(&text)?.query_row([value], SessionRow::read).optional()
     }
 
-    fn usage(&self, session: i64) -> rusqlite::Result<BTreeMap<u32, Usage>> {
+    fn usage(&self, session: i64) -> rusqlite::Result<BTreeMap<u32, GroupUsage>> {
         let text = "SELECT rating_group, reserved, number, uplink, downlink, total, time_s FROM usage WHERE session = ?1";
         let read = |row: &Row<'_>| {
-            let usage = Usage {
+            let usage = GroupUsage {
                 reserved: octets(row, 1)?,
                 number: row.get(2)?,
                 uplink: octets(row, 3)?,
@@ -405,11 +405,11 @@ impl Ledger<'_> {
         self.db.prepare_cached(text)?.query_map([session], read)?.collect()
     }
 
-    fn put_usage(&self, session: i64, groups: &BTreeMap<u32, Usage>) -> rusqlite::Result<()> {
+    fn put_usage(&self, session: i64, groups: &BTreeMap<u32, GroupUsage>) -> rusqlite::Result<()> {
         let put = "INSERT OR REPLACE INTO usage VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
         let mut put = self.db.prepare_cached(put)?;
         for (rating_group, usage) in groups {
-            let Usage { reserved, number, uplink, downlink, total, time_s } = *usage;
+            let GroupUsage { reserved, number, uplink, downlink, total, time_s } = *usage;
             put.execute(params![
                 session,
                 rating_group,
@@ -442,7 +442,7 @@ fn check(request: &ChargingDataRequest) -> Result<(), ChargingRefusal> {
 
 /// Counts each container once, and charges it.
 fn count(
-    groups: &mut BTreeMap<u32, Usage>,
+    groups: &mut BTreeMap<u32, GroupUsage>,
     mut account: Option<&mut Account>,
     usage: &[MultipleUnitUsage],
 ) -> Result<(), ChargingRefusal> {
@@ -473,7 +473,7 @@ fn count(
 }
 
 /// Gives all reservations of a session back.
-fn give_back(groups: &mut BTreeMap<u32, Usage>, account: Option<&mut Account>) {
+fn give_back(groups: &mut BTreeMap<u32, GroupUsage>, account: Option<&mut Account>) {
     let reserved = groups.values_mut().map(|group| std::mem::take(&mut group.reserved)).sum();
     if let Some(account) = account {
         account.give_back(reserved);

@@ -16,7 +16,7 @@ const SUBSCRIBERS: u64 = 2;
 const SESSIONS: u32 = 3;
 
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum LedgerStep {
     Create {
         subscriber: u64,
         session: u32,
@@ -58,23 +58,23 @@ enum Step {
     Kill,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = LedgerStep> {
     let (subscriber, session) = (1..=SUBSCRIBERS, 0..SESSIONS);
     let of = (subscriber.clone(), session);
     prop_oneof![
-        3 => of.clone().prop_map(|(subscriber, session)| Step::Create { subscriber, session }),
+        3 => of.clone().prop_map(|(subscriber, session)| LedgerStep::Create { subscriber, session }),
         6 => (of.clone(), 0..3_000u64)
-            .prop_map(|((subscriber, session), octets)| Step::Update { subscriber, session, octets }),
+            .prop_map(|((subscriber, session), octets)| LedgerStep::Update { subscriber, session, octets }),
         2 => (of.clone(), 0..3_000u64)
-            .prop_map(|((subscriber, session), octets)| Step::Release { subscriber, session, octets }),
-        3 => of.clone().prop_map(|(subscriber, session)| Step::Repeat { subscriber, session }),
-        2 => of.prop_map(|(subscriber, session)| Step::Renumber { subscriber, session }),
+            .prop_map(|((subscriber, session), octets)| LedgerStep::Release { subscriber, session, octets }),
+        3 => of.clone().prop_map(|(subscriber, session)| LedgerStep::Repeat { subscriber, session }),
+        2 => of.prop_map(|(subscriber, session)| LedgerStep::Renumber { subscriber, session }),
         2 => (subscriber.clone(), -500..5_000i64)
-            .prop_map(|(subscriber, octets)| Step::Credit { subscriber, octets }),
+            .prop_map(|(subscriber, octets)| LedgerStep::Credit { subscriber, octets }),
         1 => (subscriber, any::<bool>(), any::<bool>())
-            .prop_map(|(subscriber, is_prepaid, is_barred)| Step::Put { subscriber, is_prepaid, is_barred }),
-        2 => (0..u64::from(3 * VALIDITY_S)).prop_map(|seconds| Step::Wait { seconds }),
-        1 => Just(Step::Kill),
+            .prop_map(|(subscriber, is_prepaid, is_barred)| LedgerStep::Put { subscriber, is_prepaid, is_barred }),
+        2 => (0..u64::from(3 * VALIDITY_S)).prop_map(|seconds| LedgerStep::Wait { seconds }),
+        1 => Just(LedgerStep::Kill),
     ]
 }
 
@@ -82,25 +82,25 @@ type Answer = Result<ChargingDataResponse, ChargingRefusal>;
 
 /// A session, as its consumer sees it.
 #[derive(Default)]
-struct Session {
+struct ExpectedSession {
     resource: Option<String>,
     sequence: u32,
     container: u32,
     last: Option<(ChargingDataRequest, Answer)>,
 }
 
-struct Model {
+struct ExpectedLedger {
     folder: tempfile::TempDir,
     chf: ChargingFunction,
     seconds: u64,
-    sessions: BTreeMap<(u64, u32), Session>,
+    sessions: BTreeMap<(u64, u32), ExpectedSession>,
     created: u32,
     /// Octets that consumers have reported, and operators credited.
     reported: BTreeMap<Supi, u64>,
     credited: BTreeMap<Supi, i64>,
 }
 
-impl Model {
+impl ExpectedLedger {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut chf = open(folder.path());
@@ -122,9 +122,9 @@ impl Model {
         self.chf.handle(at(self.seconds), std::slice::from_ref(request)).unwrap().remove(0)
     }
 
-    fn step(&mut self, step: Step) {
+    fn step(&mut self, step: LedgerStep) {
         match step {
-            Step::Create { subscriber, session } => {
+            LedgerStep::Create { subscriber, session } => {
                 self.created += 1;
                 let resource = format!("r{}", self.created);
                 // A charging identifier of its own: a session that its consumer forgets is closed for want of a report.
@@ -132,11 +132,18 @@ impl Model {
                 let answer = self.send(&request);
                 let resource = answer.as_ref().ok().map(|answer| answer.resource.to_string());
                 let last = Some((request, answer));
-                self.sessions.insert((subscriber, session), Session { resource, last, ..Session::default() });
+                self.sessions.insert(
+                    (subscriber, session),
+                    ExpectedSession { resource, last, ..ExpectedSession::default() },
+                );
             }
-            Step::Update { subscriber, session, octets } => self.report(subscriber, session, octets, false),
-            Step::Release { subscriber, session, octets } => self.report(subscriber, session, octets, true),
-            Step::Repeat { subscriber, session } => {
+            LedgerStep::Update { subscriber, session, octets } => {
+                self.report(subscriber, session, octets, false)
+            }
+            LedgerStep::Release { subscriber, session, octets } => {
+                self.report(subscriber, session, octets, true)
+            }
+            LedgerStep::Repeat { subscriber, session } => {
                 let last = self.sessions.get(&(subscriber, session)).and_then(|session| session.last.clone());
                 // A Create after the session was closed would begin another one.
                 let open = self.chf.open_sessions(supi(subscriber)).unwrap();
@@ -149,7 +156,7 @@ impl Model {
                     assert_eq!(self.send(&request), Ok(answer), "{request:?}");
                 }
             }
-            Step::Renumber { subscriber, session } => {
+            LedgerStep::Renumber { subscriber, session } => {
                 let last = self.sessions.get(&(subscriber, session)).and_then(|session| session.last.clone());
                 if let Some((request, Ok(_))) = last.filter(|(request, _)| request.sequence > 0) {
                     let sequence = request.sequence + 1;
@@ -159,21 +166,21 @@ impl Model {
                     (session.sequence, session.last) = (sequence, Some((request, answer)));
                 }
             }
-            Step::Credit { subscriber, octets } => {
+            LedgerStep::Credit { subscriber, octets } => {
                 if self.chf.credit(at(self.seconds), supi(subscriber), octets, None).unwrap().is_ok() {
                     *self.credited.entry(supi(subscriber)).or_default() += octets;
                 }
             }
-            Step::Put { subscriber, is_prepaid, is_barred } => {
+            LedgerStep::Put { subscriber, is_prepaid, is_barred } => {
                 let kind = if is_prepaid { AccountKind::Prepaid } else { AccountKind::Postpaid };
                 let status = if is_barred { AccountStatus::Barred } else { AccountStatus::Active };
                 self.chf.put_account(supi(subscriber), kind, status).unwrap();
             }
-            Step::Wait { seconds } => {
+            LedgerStep::Wait { seconds } => {
                 self.seconds += seconds;
                 self.chf.expire(at(self.seconds)).unwrap();
             }
-            Step::Kill => {
+            LedgerStep::Kill => {
                 let folder = tempfile::tempdir().unwrap();
                 copy(self.folder.path(), folder.path());
                 self.chf = open(folder.path());
@@ -235,7 +242,7 @@ proptest! {
 
     #[test]
     fn each_octet_is_in_one_place_and_counts_once(steps in prop::collection::vec(step(), 1..80)) {
-        let mut model = Model::new();
+        let mut model = ExpectedLedger::new();
         for step in steps {
             model.step(step);
             model.check();

@@ -12,7 +12,6 @@ use whimbrel_sbi_types::common::{AccessType, RatType, SupportedFeatures, Uri};
 use whimbrel_sbi_types::npcf_am::PolicyAssociationRequest;
 use whimbrel_sbi_types::to_vec;
 
-use super::reference_of;
 use crate::sbi::callbacks;
 use crate::sbi::identity::supi_text;
 use crate::sbi::peer::{Peer, RequestMethod};
@@ -62,7 +61,7 @@ impl AmPolicies {
             return;
         };
         // free5GC's PCF answers some refusals with status 200.
-        match reply.location.as_deref().and_then(reference_of).filter(|_| reply.status == 201) {
+        match reply.created_in(COLLECTION).filter(|_| reply.status == 201) {
             Some(reference) => *association = Some(reference.into()),
             None if reply.is_success() => self.peer.note(CREATE, "it made no association"),
             None => self.peer.note(CREATE, &format!("it answered with HTTP status {}", reply.status)),
