@@ -20,6 +20,7 @@ pub mod local_time;
 pub mod log_limiter;
 pub mod logging;
 pub mod memory_access;
+pub mod network_function;
 pub mod observation;
 pub mod open;
 pub mod packet_logger;

@@ -473,6 +473,9 @@ impl CpfProcess {
                 }
                 Ok(Hello { role: LinkRole::Cpf, .. }) => self.unusable_cta(now, peer, "it is a CPF"),
                 Ok(Hello { role: LinkRole::Upf, .. }) => self.unusable_cta(now, peer, "it is a UPF"),
+                Ok(Hello { role: LinkRole::Function, .. }) => {
+                    self.unusable_cta(now, peer, "it is a network function");
+                }
                 Err(e) => self.unusable_cta(now, peer, &e.to_string()),
             };
         }
@@ -483,7 +486,7 @@ impl CpfProcess {
                 self.links.close(link);
                 self.cta_replaced(now, peer);
             }
-            Ok(Hello { role: LinkRole::Upf, .. }) => self.links.close(link),
+            Ok(Hello { role: LinkRole::Upf | LinkRole::Function, .. }) => self.links.close(link),
             Err(why) => {
                 if self.peers.rejected.allows(now, peer, why.label()) {
                     warn!(%peer, "a link is refused: {why}");

@@ -35,7 +35,7 @@ pub use discovery::AtEtcd;
 pub use pair_primary::{PairEvent, PairPrimary};
 pub use pair_replica::{PairReplica, Promotion, ReplicaEvent};
 pub use peer_amfs::PeerAmfs;
-pub use pool::{CpfPool, PoolEvent, SentToUpf, log_protocol_violation};
+pub use pool::{CpfPool, FunctionQuery, PoolEvent, SentToUpf, log_protocol_violation};
 pub use replay_sandbox::replay_sandbox;
 pub use ue_queries::UeQueryReply;
 pub use upf_links::UpfLinks;
@@ -56,7 +56,7 @@ fn open_links(cluster: &Cluster) -> Result<Option<Links>, String> {
 }
 
 /// Has links to other functions of a unit go through its shared memory. Returns whether they do.
-fn share_memory(links: &mut Links) -> bool {
+pub(crate) fn share_memory(links: &mut Links) -> bool {
     let mut shares = false;
     for pool in crate::function::descriptors::pools() {
         match links.share(pool) {
@@ -68,7 +68,11 @@ fn share_memory(links: &mut Links) -> bool {
 }
 
 /// The settings of links. Errors: what is wrong with the cluster's key, in one sentence.
-fn settings(listen: SocketAddr, role: LinkRole, key_file: Option<&Path>) -> Result<LinkSettings, String> {
+pub(crate) fn settings(
+    listen: SocketAddr,
+    role: LinkRole,
+    key_file: Option<&Path>,
+) -> Result<LinkSettings, String> {
     let mut settings = LinkSettings::new(Hello::own(role).to_octets());
     settings.listen = Some(listen);
     match key_file {

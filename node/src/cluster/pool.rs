@@ -1,6 +1,7 @@
 //! The CTA's side of its cluster: the CPFs that have joined it, their links and their heartbeats. The other CTA is in [`replica_link`].
 
 mod condition;
+mod function_links;
 mod joining;
 mod membership;
 mod n4_link;
@@ -19,7 +20,8 @@ use whimbrel_ids::{Instant, SNssai};
 use whimbrel_link::{Event, LinkEvents, LinkId, Links};
 use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::link::{
-    CpfCommand, CpfReport, HeartbeatKey, Hello, ToCpf, ToCta, ToPrimaryCta, UeQuery,
+    CpfCommand, CpfReport, FunctionAnswer, FunctionOrder, HeartbeatKey, Hello, ToCpf, ToCta, ToPrimaryCta,
+    UeQuery,
 };
 use whimbrel_resilience::membership::{CpfRoster, CtaInstance, MemberId};
 use whimbrel_resilience::region::{Region, Regions, Rings};
@@ -37,6 +39,8 @@ use crate::log_limiter::LogLimiter;
 use crate::observation::{Console, Metric};
 use crate::sbfd::SbfdFigures;
 pub use condition::log_protocol_violation;
+use function_links::FunctionLinks;
+pub use function_links::FunctionQuery;
 use n4_link::N4Link;
 pub use n4_link::SentToUpf;
 use replica_link::ReplicaSide;
@@ -72,6 +76,10 @@ pub enum PoolEvent {
     FromUpf(Vec<u8>),
     /// The link to that UPF is lost, and it may not have taken these messages.
     ForUpfAgain(Vec<Vec<u8>>),
+    /// A network function of this unit has answered, or has failed.
+    FunctionAnswered(FunctionQuery, FunctionAnswer),
+    /// A network function of this unit has an order, which is confirmed by its link and number.
+    FunctionOrdered(LinkId, u64, FunctionOrder),
     /// A message of the CTA replica.
     FromReplica(ToPrimaryCta),
     /// The CTA replica is lost.
@@ -189,6 +197,8 @@ pub struct CpfPool {
     replica: ReplicaSide,
     /// The link to the UPF; `None`: this CTA is in no unit.
     n4_link: Option<N4Link>,
+    /// The links to network functions; `None`: no process of a unit is one.
+    functions: Option<FunctionLinks>,
     queries: UeQueries,
     recovery_times: RecoveryTimes,
     missing: MissingReplicas,
@@ -256,6 +266,7 @@ impl CpfPool {
             },
             replica: ReplicaSide::new(cluster.pair.is_some()),
             n4_link: None,
+            functions: None,
             queries: UeQueries::default(),
             recovery_times: RecoveryTimes::default(),
             missing: MissingReplicas::default(),
@@ -288,6 +299,7 @@ impl CpfPool {
         }
         self.events = events;
         self.call_upf(now);
+        self.turn_functions(now);
         self.end_reconnection(now);
         self.check_links(now);
         self.log_missing_replicas(now);
@@ -317,7 +329,7 @@ impl CpfPool {
     }
 
     fn link_event(&mut self, now: Instant, event: Event<'_>) {
-        if self.n4_event(now, &event) {
+        if self.n4_event(now, &event) || self.function_event(now, &event) {
             return;
         }
         match event {
@@ -494,6 +506,7 @@ impl CpfPool {
             self.reconnection.all_since.map(|since| since + RECONNECTED_FOR),
             self.missing_replicas_logged_at(),
             self.n4_link_deadline(),
+            self.functions_deadline(),
         ];
         due.into_iter().flatten().min()
     }

@@ -207,7 +207,7 @@ mod tests {
     fn configured(function: Function, yaml: &str) -> Config {
         let command = match function {
             Function::Upf | Function::UpfReplica => CoreCommand::Upf { state: None },
-            Function::Cta(_) | Function::Cpf(_) => RUN,
+            Function::Cta(_) | Function::Cpf(_) | Function::Network(..) => RUN,
         };
         let config = parsed(yaml);
         let deployment = Deployment::of(command, Some(of_unit(function)), &config, None).unwrap();

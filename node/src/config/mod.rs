@@ -80,7 +80,7 @@ pub use sbfd::{ProbingConfig, ReflectorConfig, Sbfd, SbfdPeer};
 pub use service::{Api, HttpEndpoint, KeepUes, Log, LogFormat, LogLevel, Otlp, SecondFactor, StoreConfig};
 pub use time_zone::NetworkTimeZone;
 pub use timers::Timers;
-pub use unit::{CanaryBounds, conflict as unit_conflict};
+pub use unit::{CanaryBounds, Unit, conflict as unit_conflict};
 pub use upf::ListedUpf;
 
 use self::amf::Amf;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use whimbrel_control::config::{FailureHandling, UdmFunction};
+use whimbrel_control::udm::NfType;
 use whimbrel_sbi_types::common::NfInstanceId;
 
 use super::Config;
@@ -336,6 +337,20 @@ pub(super) fn read(root: &mut Section<'_, '_>, chf_source: &mut ChfSource) -> Op
 }
 
 impl Config {
+    /// The UDM to which requests go.
+    pub(super) fn udm_function(&self) -> UdmFunction {
+        let remote = self.sbi.as_ref().is_some_and(|sbi| sbi.udm != UdmSource::Embedded);
+        if remote || self.is_own_process(NfType::Udm) { UdmFunction::Remote } else { UdmFunction::Embedded }
+    }
+
+    /// Treatment of sessions while the PCF does not answer; `None` without a PCF.
+    pub(super) fn pcf_failure_handling(&self) -> Option<FailureHandling> {
+        let remote = self.sbi.as_ref().filter(|sbi| sbi.pcf != PcfSource::Embedded);
+        // The policies of a PCF of this unit are those that sessions have without one.
+        let own = self.is_own_process(NfType::Pcf).then_some(FailureHandling::Continue);
+        remote.map(|sbi| sbi.pcf_failure_handling).or(own)
+    }
+
     /// The key with which the NRF of this core signs access tokens: beside the store, made at the first start.
     pub fn nrf_token_key(&self) -> PathBuf {
         self.store.path.with_extension("nrf.key")
@@ -362,18 +377,6 @@ impl Sbi {
     /// The services that are offered over the subscribers of this core.
     pub fn subscriber_services(&self) -> Vec<OfferedService> {
         self.offer.iter().copied().filter(|offered| *offered != OfferedService::Nrf).collect()
-    }
-
-    pub(super) fn udm_function(&self) -> UdmFunction {
-        match self.udm {
-            UdmSource::Embedded => UdmFunction::Embedded,
-            UdmSource::Nrf | UdmSource::At(_) => UdmFunction::Remote,
-        }
-    }
-
-    /// Treatment of sessions while the PCF does not answer; `None` without a PCF.
-    pub(super) fn pcf_failure_handling(&self) -> Option<FailureHandling> {
-        (self.pcf != PcfSource::Embedded).then_some(self.pcf_failure_handling)
     }
 }
 

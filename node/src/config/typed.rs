@@ -62,7 +62,7 @@ impl Config {
                 handover_downlink: self.handover.downlink,
                 marking: self.markings.clone(),
                 buffering: self.downlink_data,
-                pcf: self.sbi.as_ref().and_then(super::sbi::Sbi::pcf_failure_handling),
+                pcf: self.pcf_failure_handling(),
             },
             timers: timers(&self.timers),
             refusals: refusals(&self.refusals),
@@ -79,7 +79,7 @@ impl Config {
             overload: self.overload,
             open: self.open.as_ref().map(super::open::Open::control),
             veil: self.veil.as_ref().map(super::veil::VeilOperatorConfig::control),
-            udm: self.sbi.as_ref().map(super::sbi::Sbi::udm_function).unwrap_or_default(),
+            udm: self.udm_function(),
         }
     }
 

@@ -3,13 +3,20 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
+use whimbrel_control::udm::NfType;
+use whimbrel_ids::SNssai;
+
 use super::Config;
+use super::sbi::{OfferedService, PcfSource, UdmSource};
 use super::section::{Pass, Section};
+use super::value::words;
 
 /// Most CPFs of one host.
 const CPFS_MAX: u16 = 64;
 /// CPFs of one slice.
 const SLICE_CPFS_MAX: u16 = 16;
+/// Processes of one network function.
+const FUNCTION_INSTANCES_MAX: u16 = 4;
 /// Node identity of the UPF on N4 in a unit whose UPF serves no other SMF (TS 29.244 §8.2.38), of the SMF's family. It is a name: nothing is
 /// bound to it.
 const UPF_IPV4: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 88);
@@ -23,9 +30,36 @@ pub struct Unit {
     pub cpfs: u16,
     /// Further CPFs of each slice in `cluster.slices`.
     pub slice_cpfs: u16,
+    /// Network functions that are processes of their own.
+    pub functions: Vec<NfType>,
+    /// Processes of each of them that may have several.
+    pub function_instances: u16,
     pub canary: CanaryBounds,
     pub replica_n2_addresses: Vec<IpAddr>,
     pub upgrade_key: Option<PathBuf>,
+}
+
+words! { NfType {
+    NfType::Udm = "udm",
+    NfType::Pcf = "pcf",
+    NfType::Chf = "chf",
+} }
+
+impl Unit {
+    /// The network functions of a unit with these slices: so many of each kind, for the sessions of a slice or of no other.
+    pub fn network_functions(&self, slices: &[SNssai]) -> Vec<(NfType, Option<SNssai>, u16)> {
+        let n = self.function_instances;
+        let of = |nf: &NfType| match nf {
+            NfType::Udm => vec![(NfType::Udm, None, n)],
+            NfType::Pcf => {
+                let slices = slices.iter().map(|slice| (NfType::Pcf, Some(*slice), n));
+                [(NfType::Pcf, None, n)].into_iter().chain(slices).collect()
+            }
+            // Its accounts have one writer.
+            NfType::Chf => vec![(NfType::Chf, None, 1)],
+        };
+        self.functions.iter().flat_map(of).collect()
+    }
 }
 
 /// A canary, and when it is rolled back by itself.
@@ -54,6 +88,13 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Unit {
             ),
             cpfs: s.value("cpfs", 2, "CPFs, 2 to 64: each UE is served by one and has its replica at another one."),
             slice_cpfs: s.value("slice_cpfs", 1, "Further CPFs for each slice in `cluster.slices`, 1 to 16."),
+            functions: s.list(
+                "functions",
+                vec![],
+                "Network functions with processes of their own: udm, pcf, chf. The CTA reaches them through shared memory. A PCF decides the policies of sessions by the \
+                 flows of data network and subscriber, with one more PCF for each slice in `cluster.slices`; a CHF is that of `sbi.chf: embedded`.",
+            ),
+            function_instances: s.value("function_instances", 1, "Processes of each such UDM and PCF, 1 to 4: where one dies, its requests go to another one at once."),
             canary: read_canary(s),
             replica_n2_addresses: s.list(
                 "replica_n2_addresses",
@@ -70,6 +111,9 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Unit {
         };
         let what = format!("{} CPFs are too few for a replica of each UE, or too many", unit.cpfs);
         s.bound("cpfs", (2..=CPFS_MAX).contains(&unit.cpfs), what, format!("2 to {CPFS_MAX}"));
+        let n = unit.function_instances;
+        let what = format!("{n} processes of a function are none, or too many for one host");
+        s.bound("function_instances", (1..=FUNCTION_INSTANCES_MAX).contains(&n), what, format!("1 to {FUNCTION_INSTANCES_MAX}"));
         let n = unit.slice_cpfs;
         let what = format!("{n} CPFs for each slice are none, or too many for one host");
         s.bound("slice_cpfs", (1..=SLICE_CPFS_MAX).contains(&n), what, format!("1 to {SLICE_CPFS_MAX}"));
@@ -99,6 +143,11 @@ fn read_canary(unit: &mut Section<'_, '_>) -> CanaryBounds {
 }
 
 impl Config {
+    /// True if a network function of this unit is a process of its own: in a CTA, requests to it go there.
+    pub fn is_own_process(&self, nf: NfType) -> bool {
+        self.deployment.unit_function().is_some() && self.unit.functions.contains(&nf)
+    }
+
     /// The UPF of the unit on N4: where other SMFs reach it, or its name alone.
     pub fn unit_upf(&self) -> SocketAddr {
         let name = match self.n4.node_id {
@@ -138,6 +187,37 @@ pub fn conflict(config: &Config) -> Option<(&'static str, String, &'static str)>
 
 /// Reports contradictions with other keys.
 pub(super) fn check(config: &Config, pass: &mut Pass) {
+    let sbi = config.sbi.as_ref();
+    for (nf, is_elsewhere, what, fix) in [
+        (
+            NfType::Udm,
+            sbi.is_some_and(|sbi| sbi.udm != UdmSource::Embedded),
+            "`sbi.udm` names the UDM of another vendor",
+            "remove `udm` here, or `sbi.udm`",
+        ),
+        (
+            NfType::Pcf,
+            sbi.is_some_and(|sbi| sbi.pcf != PcfSource::Embedded),
+            "`sbi.pcf` names the PCF of another vendor",
+            "remove `pcf` here, or `sbi.pcf`",
+        ),
+        (
+            NfType::Chf,
+            !config.has_embedded_chf(),
+            "this core's CHF is not in use",
+            "write `sbi.chf: embedded`, or remove `chf` here",
+        ),
+        (
+            NfType::Chf,
+            sbi.is_some_and(|sbi| sbi.offer.contains(&OfferedService::Chf)),
+            "the CTA offers the CHF to other SMFs (`sbi.offer`), and its accounts have one writer",
+            "remove `chf` here, or from `sbi.offer`",
+        ),
+    ] {
+        if is_elsewhere && config.unit.functions.contains(&nf) {
+            pass.refuse("unit.functions", what, fix);
+        }
+    }
     if let Some((key, what, fix)) = conflict(config).filter(|_| config.unit.enabled) {
         pass.refuse(key, what, fix);
     }
@@ -164,6 +244,17 @@ mod tests {
             ("unit: { canary: { cpfs: 1 } }", "unit.canary.cpfs"),
             ("unit: { canary: { error_margin: 101 } }", "unit.canary.error_margin"),
             ("unit: { slice_cpfs: 0 }", "unit.slice_cpfs"),
+            ("unit: { functions: [amf] }", "unit.functions"),
+            ("unit: { functions: [udm], function_instances: 5 }", "unit.function_instances"),
+            ("unit: { functions: [chf] }", "unit.functions"),
+            (
+                "unit: { functions: [udm] }\nsbi: { address: 127.0.0.1:7777, udm: \"http://127.0.0.1:7779\" }",
+                "unit.functions",
+            ),
+            (
+                "unit: { functions: [pcf] }\nsbi: { address: 127.0.0.1:7777, pcf: \"http://127.0.0.1:7779\" }",
+                "unit.functions",
+            ),
             ("unit: { enabled: true }\ncluster: { listen: \"127.0.0.1:7380\" }", "cluster.listen"),
             ("unit: { enabled: true, upf_address: \"127.0.0.1:8805\" }", "upf_address"),
             ("unit: { enabled: true }\nn4: { node_id: 127.0.0.88 }", "n4.node_id"),

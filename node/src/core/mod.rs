@@ -30,6 +30,7 @@ pub use n2::{inherit_n2, open_n2};
 pub use n4::{N4Peers, open_n4};
 pub use remote_replica::{AssignmentOutcome, await_assignment};
 pub use smf_n4::{SmfN4, open_smf_n4};
+pub(crate) use subscribers::StoredSubscribers;
 pub use subscribers::{check_flow, subscription};
 pub use upf::{InheritedUpfState, LocalUpf, kept_seed, open_state, plane_config, user_plane_config};
 pub use upf_replica::{ReadyReplica, ReplicaWaitOutcome, await_end_of_upf};

@@ -24,7 +24,7 @@ const FORMS_MAX: usize = 4096;
 const SAVED_MAX: usize = 4096;
 
 /// The store, for the control thread.
-pub(super) struct StoredSubscribers {
+pub(crate) struct StoredSubscribers {
     store: Store,
     /// Subscribers whose offsets were saved here since they were taken last.
     saved: Vec<Supi>,
@@ -34,12 +34,12 @@ pub(super) struct StoredSubscribers {
 
 impl StoredSubscribers {
     /// Over an open store.
-    pub(super) fn new(store: Store) -> Self {
+    pub(crate) fn new(store: Store) -> Self {
         Self { store, saved: Vec::new(), forms: HashMap::new() }
     }
 
     /// Reads edits that other processes made. Errors: the store's sentence.
-    pub(super) fn refresh(&mut self) -> Result<Changes, String> {
+    pub(crate) fn refresh(&mut self) -> Result<Changes, String> {
         self.store.refresh().map_err(|e| e.to_string())
     }
 
@@ -54,7 +54,7 @@ impl StoredSubscribers {
     }
 
     /// Takes the subscribers whose offsets were saved here; [`Self::refresh`] reports edits of other processes.
-    pub(super) fn saved(&mut self) -> Vec<Supi> {
+    pub(crate) fn saved(&mut self) -> Vec<Supi> {
         std::mem::take(&mut self.saved)
     }
 

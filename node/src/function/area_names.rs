@@ -9,7 +9,7 @@ use whimbrel_shm::Area;
 /// The pools of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PoolKind {
-    /// CTAs and CPFs.
+    /// CTAs, CPFs and network functions.
     Control,
     /// CTAs and UPF.
     N4,

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use whimbrel_resilience::CodeVersion;
 
+use super::Function;
 use crate::entropy::SystemEntropy;
 
 /// Longest path of the socket: that of `sockaddr_un`, less the closing zero.
@@ -74,6 +75,34 @@ impl UnitDirectory {
         replace(&self.upf_link(), at.to_string().as_bytes())
     }
 
+    /// Where the network functions of the unit write the addresses at which they take links, one file each.
+    fn function_links(&self) -> PathBuf {
+        self.0.join("links")
+    }
+
+    /// The network functions that have run, with the addresses at which they take links.
+    pub fn function_links_at(&self) -> Vec<(Function, SocketAddr)> {
+        let Ok(files) = fs::read_dir(self.function_links()) else { return Vec::new() };
+        let of = |file: fs::DirEntry| {
+            let function = file.file_name().to_str()?.parse().ok()?;
+            Some((function, fs::read_to_string(file.path()).ok()?.parse().ok()?))
+        };
+        files.filter_map(|file| of(file.ok()?)).collect()
+    }
+
+    /// Writes the address at which a network function takes links. Errors: those of the file system.
+    pub fn announce_function_link(&self, function: Function, at: SocketAddr) -> std::io::Result<()> {
+        let folder = self.function_links();
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        replace(&folder.join(function.to_string()), at.to_string().as_bytes())
+    }
+
+    /// Removes what [`Self::announce_function_link`] wrote: the function has left.
+    pub fn withdraw_function_link(&self, function: Function) {
+        // One that never ran has written none.
+        let _ = fs::remove_file(self.function_links().join(function.to_string()));
+    }
+
     /// Beside this file the primary CTA writes the associations of gNBs down.
     pub fn associations(&self) -> PathBuf {
         self.0.join("n2")
@@ -136,6 +165,7 @@ impl UnitDirectory {
             // One that is not there need not go.
             let _ = fs::remove_file(file);
         }
+        let _ = fs::remove_dir_all(self.function_links());
     }
 
     /// The unit's token. Errors: one sentence.

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
+use whimbrel_control::udm::NfType;
 use whimbrel_etcd::{EtcdAccess, LocalAccess};
 
 pub use self::area_names::{AreaName, PoolKind, take_areas};
@@ -38,6 +39,8 @@ pub enum Function {
     Cta(u16),
     /// A CPF, by its number within the unit.
     Cpf(u16),
+    /// A network function with a process of its own (`unit.functions`), by its number among those of its kind.
+    Network(NfType, u16),
 }
 
 impl fmt::Display for Function {
@@ -47,6 +50,9 @@ impl fmt::Display for Function {
             Self::UpfReplica => f.write_str("upf-replica"),
             Self::Cta(n) => write!(f, "cta-{n}"),
             Self::Cpf(n) => write!(f, "cpf-{n}"),
+            Self::Network(NfType::Udm, n) => write!(f, "udm-{n}"),
+            Self::Network(NfType::Pcf, n) => write!(f, "pcf-{n}"),
+            Self::Network(NfType::Chf, n) => write!(f, "chf-{n}"),
         }
     }
 }
@@ -55,7 +61,11 @@ impl FromStr for Function {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let unknown = || format!("`{text}` is no function of a unit: write upf, cta-1, cta-2 or cpf-1");
+        let unknown = || {
+            format!(
+                "`{text}` is no function of a unit: write upf, cta-1, cta-2, cpf-1, udm-1, pcf-1 or chf-1"
+            )
+        };
         match text {
             "upf" => return Ok(Self::Upf),
             "upf-replica" => return Ok(Self::UpfReplica),
@@ -66,6 +76,9 @@ impl FromStr for Function {
         match (kind, n) {
             ("cta", 1 | 2) => Ok(Self::Cta(n)),
             ("cpf", 1..) => Ok(Self::Cpf(n)),
+            ("udm", 1..) => Ok(Self::Network(NfType::Udm, n)),
+            ("pcf", 1..) => Ok(Self::Network(NfType::Pcf, n)),
+            ("chf", 1..) => Ok(Self::Network(NfType::Chf, n)),
             _ => Err(unknown()),
         }
     }
@@ -130,10 +143,10 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written_and_others_refused() {
-        for name in ["upf", "upf-replica", "cta-1", "cta-2", "cpf-1", "cpf-17"] {
+        for name in ["upf", "upf-replica", "cta-1", "cta-2", "cpf-1", "cpf-17", "udm-1", "pcf-2", "chf-1"] {
             assert_eq!(name.parse::<Function>().unwrap().to_string(), name);
         }
-        for name in ["", "cta", "cta-0", "cta-3", "cpf-0", "cpf-x", "smf-1", "upf-1"] {
+        for name in ["", "cta", "cta-0", "cta-3", "cpf-0", "cpf-x", "smf-1", "upf-1", "udm-0", "udm"] {
             assert!(name.parse::<Function>().unwrap_err().contains("is no function"), "{name}");
         }
     }

@@ -7,7 +7,7 @@ mod callbacks;
 mod charging;
 #[cfg(test)]
 mod charging_tests;
-mod chf;
+pub(crate) mod chf;
 #[cfg(test)]
 mod chf_tests;
 mod identity;
@@ -157,13 +157,14 @@ impl NetworkFunctions {
         console: Arc<Console>,
         form: SubscriptionForm,
     ) -> Result<Option<Self>, String> {
-        if config.sbi.is_none() && !config.uses_own_chf() {
+        let has_chf = config.uses_own_chf() && !config.is_own_process(NfType::Chf);
+        if config.sbi.is_none() && !has_chf {
             return Ok(None);
         }
         let counts = Arc::new(SbiFigures::default());
         let (input, inputs) = mpsc::channel();
         let (sender, queries) = queue::unbounded_channel();
-        let chf = config.uses_own_chf().then(|| {
+        let chf = has_chf.then(|| {
             let (input, sender) = (input.clone(), sender.clone());
             let notified = console.clone();
             ChfThread::start(config, console.clone(), move |order| {
@@ -249,10 +250,8 @@ impl NetworkFunctions {
     pub fn charge(&mut self, query: ChargingQuery) {
         let (ue, to) = (query.ue, query.to);
         if let (Some(chf), Some(requested)) = (&self.chf, &self.embedded) {
-            let request = chf::embedded::request_of(&query.request, requested, offered::random_name());
             let (input, console) = (self.input.clone(), self.console.clone());
-            return chf.handle().ask(request, move |result| {
-                let answer = chf::embedded::answer_of(&query.request, result);
+            return chf::embedded::ask(chf.handle(), requested, query.request, move |answer| {
                 if input.send(SbiInput::Charged(ue, to, Box::new(answer))).is_ok() {
                     console.commands.wake();
                 }
@@ -635,7 +634,7 @@ fn uuid_of(name: &str) -> String {
 }
 
 /// The answer to a request that failed.
-fn failed(request: &UdmRequest, fault: ServiceFault) -> UdmAnswer {
+pub(crate) fn failed(request: &UdmRequest, fault: ServiceFault) -> UdmAnswer {
     let error = UdmError::Remote(fault);
     match request {
         UdmRequest::GenerateAuthData { .. } => UdmAnswer::AuthData(Err((error, None))),

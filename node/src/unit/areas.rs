@@ -29,7 +29,7 @@ impl PoolKind {
     fn of(function: Function) -> &'static [Self] {
         match function {
             Function::Cta(_) => &[Self::Control, Self::N4],
-            Function::Cpf(_) => &[Self::Control],
+            Function::Cpf(_) | Function::Network(..) => &[Self::Control],
             Function::Upf | Function::UpfReplica => &[Self::N4],
         }
     }
@@ -38,7 +38,17 @@ impl PoolKind {
     fn links(self, one: Function, other: Function) -> bool {
         let is_cta = |function| matches!(function, Function::Cta(_));
         match self {
-            Self::Control => [one, other].iter().all(|f| is_cta(*f) || matches!(f, Function::Cpf(_))),
+            Self::Control => {
+                let is_network = |function| matches!(function, Function::Network(..));
+                let both = Self::of(one).contains(&self) && Self::of(other).contains(&self);
+                // A network function has nothing to say to CPFs or to another one.
+                both && match (is_network(one), is_network(other)) {
+                    (false, false) => true,
+                    (true, true) => false,
+                    (true, false) => is_cta(other),
+                    (false, true) => is_cta(one),
+                }
+            }
             Self::N4 => {
                 Self::of(one).contains(&self)
                     && Self::of(other).contains(&self)

@@ -334,9 +334,12 @@ impl Canary {
                 let left = seen.is_some_and(|seen| seen.ues(&code) == 0);
                 if !self.leaving && (left || self.since.elapsed() >= LEFT_WITHIN) {
                     self.leaving = true;
-                    cpfs.iter().for_each(|cpf| manager.ask_to_leave(*cpf));
+                    let all = cpfs.into_iter().chain(manager.canary_network_functions());
+                    all.for_each(|function| manager.ask_to_leave(function));
                 }
-                if !self.leaving || !manager.canary_cpfs().is_empty() {
+                let is_left =
+                    manager.canary_cpfs().is_empty() && manager.canary_network_functions().is_empty();
+                if !self.leaving || !is_left {
                     return Some(self);
                 }
                 self.end(manager);

@@ -20,9 +20,10 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::Signal;
 use tracing::{error, info, warn};
+use whimbrel_control::udm::NfType;
 
-pub(super) use self::functions::CpfOf;
-use self::functions::{FunctionRecord, ManagedFunction, adopt, free_area, missing};
+pub(super) use self::functions::Placement;
+use self::functions::{FunctionRecord, ManagedFunction, adopt, free_area, missing, missing_network};
 use super::canary::Canary;
 use super::process::Process;
 use super::program::{Program, ProgramRules};
@@ -212,9 +213,13 @@ impl Manager {
         let config = &self.config;
         let slices = config.cluster.slices.iter().map(|slice| (Some(*slice), config.unit.slice_cpfs));
         let required: Vec<_> = [(None, config.unit.cpfs)].into_iter().chain(slices).collect();
-        let there: Vec<_> = self.functions.iter().map(|(function, member)| (*function, member.cpf)).collect();
-        for (function, cpf) in missing(&required, &there) {
-            self.add_cpf(function, &self.program.clone(), cpf);
+        let there: Vec<_> =
+            self.functions.iter().map(|(function, member)| (*function, member.placement)).collect();
+        let network = config.unit.network_functions(&config.cluster.slices);
+        for (function, placement) in
+            missing(&required, &there).into_iter().chain(missing_network(&network, &there))
+        {
+            self.add_placed(function, &self.program.clone(), placement);
         }
     }
 
@@ -223,11 +228,39 @@ impl Manager {
         self.add_missing();
     }
 
-    /// CPFs of the canary, which are started at once.
+    /// CPFs of the canary, and a network function of each kind that may have several, which are started at once.
     pub(super) fn add_canary_cpfs(&mut self, n: u16, program: &Program) {
-        let canary = CpfOf { canary: true, slice: None };
+        let canary = Placement { canary: true, slice: None };
         let last = self.last_cpf();
-        (1..=n).for_each(|n| self.add_cpf(Function::Cpf(last + n), program, canary));
+        (1..=n).for_each(|n| self.add_placed(Function::Cpf(last + n), program, canary));
+        let stand = self.canary_network_functions();
+        for nf in self.config.unit.functions.clone() {
+            let is_it = |function: &Function| matches!(function, Function::Network(kind, _) if *kind == nf);
+            if nf == NfType::Chf || stand.iter().any(is_it) {
+                continue;
+            }
+            let free = (1..=u16::MAX).map(|n| Function::Network(nf, n));
+            let free = free.clone().find(|function| !self.functions.contains_key(function));
+            free.iter().for_each(|function| self.add_placed(*function, program, canary));
+        }
+    }
+
+    /// The network functions of the canary.
+    pub(super) fn canary_network_functions(&self) -> Vec<Function> {
+        let its = |(function, member): &(&Function, &ManagedFunction)| {
+            matches!(function, Function::Network(..)) && member.placement.canary
+        };
+        self.functions.iter().filter(its).map(|(function, _)| *function).collect()
+    }
+
+    /// Replaces the network functions by the program that is in force: requests wait meanwhile.
+    pub(super) fn replace_network_functions(&mut self) {
+        let is_one = |(function, member): &(&Function, &ManagedFunction)| {
+            matches!(function, Function::Network(..)) && !member.placement.canary
+        };
+        let all: Vec<Function> =
+            self.functions.iter().filter(is_one).map(|(function, _)| *function).collect();
+        all.into_iter().for_each(|function| self.replace(function));
     }
 
     /// The highest number of a CPF.
@@ -237,10 +270,12 @@ impl Manager {
     }
 
     /// The CPFs: those of the canary, or the others.
-    pub(super) fn cpfs(&self, canary: bool) -> Vec<(Function, CpfOf)> {
-        let cpfs =
-            self.functions.iter().filter(|(f, m)| matches!(f, Function::Cpf(_)) && m.cpf.canary == canary);
-        cpfs.map(|(function, member)| (*function, member.cpf)).collect()
+    pub(super) fn cpfs(&self, canary: bool) -> Vec<(Function, Placement)> {
+        let cpfs = self
+            .functions
+            .iter()
+            .filter(|(f, m)| matches!(f, Function::Cpf(_)) && m.placement.canary == canary);
+        cpfs.map(|(function, member)| (*function, member.placement)).collect()
     }
 
     /// The CPFs of the canary.
@@ -250,7 +285,7 @@ impl Manager {
 
     /// How often CPFs of the canary have ended unasked.
     pub(super) fn canary_ends(&self) -> u64 {
-        self.functions.values().filter(|member| member.cpf.canary).map(|member| member.ended).sum()
+        self.functions.values().filter(|member| member.placement.canary).map(|member| member.ended).sum()
     }
 
     /// Whether a CPF that is not the canary's runs this code.
@@ -288,7 +323,9 @@ impl Manager {
         if let Some(program) = canary.program() {
             self.program = program.clone();
         }
-        self.functions.values_mut().for_each(|member| member.cpf.canary = false);
+        // The others of their kind get its program, too.
+        self.canary_network_functions().into_iter().for_each(|function| self.ask_to_leave(function));
+        self.functions.values_mut().for_each(|member| member.placement.canary = false);
         self.save();
         canary.promoted(self);
     }
@@ -304,13 +341,13 @@ impl Manager {
 
     /// A further function, which is started at once.
     pub(super) fn add(&mut self, function: Function) {
-        self.add_cpf(function, &self.program.clone(), CpfOf::default());
+        self.add_placed(function, &self.program.clone(), Placement::default());
     }
 
-    /// The same with its own program, for a CPF.
-    pub(super) fn add_cpf(&mut self, function: Function, program: &Program, cpf: CpfOf) {
+    /// The same with a program and for UEs of its own.
+    pub(super) fn add_placed(&mut self, function: Function, program: &Program, placement: Placement) {
         let area = free_area(self.functions.values());
-        let managed = ManagedFunction::new(program.clone(), area, cpf);
+        let managed = ManagedFunction::new(program.clone(), area, placement);
         self.functions.insert(function, managed);
     }
 
@@ -320,18 +357,20 @@ impl Manager {
             Function::Upf | Function::UpfReplica => command.arg("upf"),
             Function::Cta(_) => command.arg("run"),
             Function::Cpf(_) => command.args(["cpf", "--region", &self.config.cluster.region.to_string()]),
+            Function::Network(..) => command.arg("network-function"),
         };
+        let slice = self.functions.get(&function).and_then(|member| member.placement.slice);
+        if let Some(slice) = slice {
+            command.args(["--slice", &slice.to_string()]);
+        }
         if let Function::Cpf(n) = function {
             let memory = &self.config.memory;
             let file = memory.file.as_ref().unwrap_or(&self.config.store.path);
             command.args(MemoryOptions::arguments(memory, &file.with_extension(format!("ues-cpf-{n}"))));
-            if let Some(slice) = self.functions.get(&function).and_then(|member| member.cpf.slice) {
-                command.args(["--slice", &slice.to_string()]);
-            }
         }
         command.args(FunctionOptions::arguments(function, self.directory.path()));
-        if let (Some(file), Function::Upf | Function::UpfReplica | Function::Cta(_)) = (&self.file, function)
-        {
+        // A CPF gets its configuration from the CTA.
+        if let Some(file) = self.file.as_ref().filter(|_| !matches!(function, Function::Cpf(_))) {
             command.arg("--config").arg(file);
         }
         command
@@ -436,7 +475,7 @@ impl Manager {
             .filter_map(|(function, m)| {
                 let run = m.process.as_ref()?.run;
                 let (function, program) = (function.to_string(), m.program.path().to_path_buf());
-                Some(FunctionRecord { function, run, program, area: m.area, cpf: m.cpf })
+                Some(FunctionRecord { function, run, program, area: m.area, placement: m.placement })
             })
             .collect();
         let written = serde_json::to_vec(&left)
@@ -478,6 +517,7 @@ impl Manager {
             } else if member.leaves {
                 info!(%function, process = run.pid, "a function has ended, as it was asked to ({status})");
                 self.functions.remove(&function);
+                self.directory.withdraw_function_link(function);
             } else {
                 warn!(%function, process = run.pid, "a function has ended unasked ({status}): it is started again");
                 self.complete = false;
@@ -534,14 +574,16 @@ impl Manager {
         Ok(())
     }
 
-    /// SIGHUP: the primary CTA reloads the configuration, and passes it to the CPFs.
-    fn reload(&self) {
+    /// SIGHUP: the primary CTA reloads the configuration, and passes it to the CPFs; network functions start again.
+    fn reload(&mut self) {
         let primary = self.service.records(Records::serving_ctas).map(|home| Function::Cta(home.primary.cta));
         let process = primary.and_then(|function| self.functions.get(&function)?.process.as_ref());
         match process {
             Some(process) => process.signal(Signal::HUP),
             None => warn!("no CTA serves now, so the configuration is not reloaded: send SIGHUP again"),
         }
+        // Their policies are of the configuration with which they start.
+        self.replace_network_functions();
     }
 
     /// Waits until something happens or is due.
@@ -665,7 +707,7 @@ impl Manager {
                 }
                 (Some(_), Function::UpfReplica) if self.service.beats_of(*function) == 0 => "starting",
                 (Some(_), Function::UpfReplica) => "frozen",
-                (Some(_), _) if m.cpf.canary => "canary",
+                (Some(_), _) if m.placement.canary => "canary",
                 (Some(_), _) => "running",
             };
             FunctionStatus {

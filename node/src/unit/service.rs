@@ -564,7 +564,7 @@ fn is_of(name: &str, function: Function) -> bool {
 fn is_for(name: &str, function: Function) -> bool {
     match name.split('/').next() {
         // The UPF does not use them, and keeps them for CTAs that start when no other process of the unit is left.
-        Some("cta") => !matches!(function, Function::Cpf(_)),
+        Some("cta") => !matches!(function, Function::Cpf(_) | Function::Network(..)),
         Some("upf") => matches!(function, Function::Upf | Function::UpfReplica),
         _ => false,
     }

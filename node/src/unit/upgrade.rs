@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tracing::info;
 use whimbrel_ids::SNssai;
 
-use super::manager::{CpfOf, Manager};
+use super::manager::{Manager, Placement};
 use super::program::Program;
 use crate::function::Function;
 
@@ -123,7 +123,7 @@ impl Upgrade {
         });
         let (last, new) = (manager.last_cpf(), slices.len());
         for (n, slice) in (1..).zip(slices) {
-            manager.add_cpf(Function::Cpf(last + n), program, CpfOf { canary, slice });
+            manager.add_placed(Function::Cpf(last + n), program, Placement { canary, slice });
         }
         let until = Instant::now() + STEP_WITHIN;
         let old_cpfs = old.into_iter().map(|(function, _)| function).collect();
@@ -229,6 +229,7 @@ impl Upgrade {
             }
             UpgradeStep::OldPrimary(function) => {
                 manager.add(function);
+                manager.replace_network_functions();
                 self.go(UpgradeStep::LastCta)
             }
             UpgradeStep::LastCta if self.control_alone => {

@@ -47,6 +47,9 @@ enum Command {
     PacketLogger(command::packet_logger::Options),
     /// Run a CPF, a process that serves UEs for the CTA of a cluster, until SIGINT or SIGTERM.
     Cpf(command::cpf::Options),
+    /// Run a UDM, PCF or CHF of a unit: its manager starts this itself (`unit.functions`).
+    #[command(hide = true)]
+    NetworkFunction(command::network_function::Options),
     /// Answer S-BFD probes to this host (RFC 7880), until SIGINT or SIGTERM: for nodes that run no other part of Whimbrel.
     Reflect(command::reflect::Options),
     /// Run inputs that may have ended a CPF in a process of their own: a CPF starts this itself.
@@ -353,6 +356,7 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::Upgrade(options) => command::unit::upgrade(&options),
         Command::Canary(options) => command::unit::canary(&options),
         Command::Cpf(options) => command::cpf::run(options),
+        Command::NetworkFunction(options) => command::network_function::run(options),
         Command::Reflect(options) => command::reflect::run(&options),
         Command::ReplaySandbox => whimbrel_node::cluster::replay_sandbox(),
         Command::Demo(_) => return Ok(moved("whimbrel demo", "whimbrel-lab demo")),

@@ -10,7 +10,7 @@ use crate::CodeVersion;
 
 /// Version of the link messages, raised with every change of a message or of a snapshot ([`crate::cta_replica::Snapshot`]). The test of
 /// `stored.rs` guards the former, that of `cta_replica/record.rs` the latter.
-pub(super) const LINK_VERSION: u16 = 22;
+pub(super) const LINK_VERSION: u16 = 23;
 /// What links of this program begin with.
 const MAGIC: [u8; 8] = *b"whimbrel";
 /// Octets of [`LinkVersions`].
@@ -25,6 +25,8 @@ pub enum LinkRole {
     Cpf,
     /// The UPF of a unit, which a CTA connects to for N4.
     Upf,
+    /// A network function of a unit, which a CTA connects to.
+    Function,
 }
 
 /// The versions of the link messages, then of the flat forms on them.
@@ -182,6 +184,7 @@ mod tests {
             Hello::own(LinkRole::Cta),
             Hello::own(LinkRole::Cpf),
             Hello::own(LinkRole::Upf),
+            Hello::own(LinkRole::Function),
             Hello { role: LinkRole::Cpf, code: CodeVersion(u32::MAX) },
         ] {
             assert_eq!(Hello::from_octets(&hello.to_octets()), Ok(hello));

@@ -4,8 +4,10 @@
 //!
 //! [`CpfCommand`], [`CpfReport`] and [`PeerMessage`] are the messages of the replication protocol. Between processes each is a message of
 //! octets, as are the few that only processes need: the first message ([`Hello`]), the incarnation that a message between CPFs belongs to
-//! ([`ToPeer`]), operators' queries ([`ToCpf`], [`ToCta`]), and the messages between a pair of CTAs ([`ToCtaReplica`], [`ToPrimaryCta`]).
+//! ([`ToPeer`]), operators' queries ([`ToCpf`], [`ToCta`]), the messages between a pair of CTAs ([`ToCtaReplica`], [`ToPrimaryCta`]), and those with network functions of a
+//! unit ([`ToFunction`], [`FromFunction`]).
 
+mod function;
 mod hello;
 mod octets;
 mod pair;
@@ -19,6 +21,7 @@ use whimbrel_control::config::Config;
 use whimbrel_control::{AssociationId, Batch, Delta, Envelope, Flat, UeId};
 
 use crate::replication::{Checkpoint, CpfId};
+pub use function::{FromFunction, FunctionAnswer, FunctionOrder, FunctionRequest, ToFunction};
 pub use hello::{Hello, HelloError, LinkRole, LinkVersions, PeerAmfHello};
 pub use octets::{HeartbeatKey, LinkError, ToCpf, ToCta, ToPeer, UeQuery};
 pub(crate) use octets::{read_envelopes, write_envelopes};

@@ -151,6 +151,7 @@ fn messages_do_not_change_without_the_version_of_links() {
                 (LinkRole::Cta, CodeVersion(7)),
                 (LinkRole::Cpf, CodeVersion(7)),
                 (LinkRole::Upf, CodeVersion(7)),
+                (LinkRole::Function, CodeVersion(7)),
             ],
         ),
         written("cpf", &to_cpf()),

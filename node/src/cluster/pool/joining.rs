@@ -134,6 +134,7 @@ impl CpfPool {
                 _ => "neither joins nor resumes",
             },
             LinkRole::Upf => "is of a UPF, which CTAs connect to",
+            LinkRole::Function => "is of a network function, which CTAs connect to",
         };
         if self.incoming.rejected.allows(now, peer, "offer") {
             warn!(%peer, "a link is refused: its first message {expected}");

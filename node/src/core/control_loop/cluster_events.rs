@@ -4,21 +4,22 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use tracing::{info, warn};
+use whimbrel_control::udm::NfType;
 use whimbrel_control::{AssociationId, Command, UpfId};
-use whimbrel_ids::Instant;
+use whimbrel_ids::{Instant, PduSessionId, Supi};
 use whimbrel_resilience::cta_replica::ReplicaRecord;
-use whimbrel_resilience::link::ToCtaReplica;
+use whimbrel_resilience::link::{FunctionAnswer, FunctionOrder, FunctionRequest, ToCtaReplica};
 use whimbrel_resilience::membership::CtaInstance;
 use whimbrel_resilience::region::Rings;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::sbfd::SbfdChange;
-use whimbrel_resilience::{CtaOrder, Input};
+use whimbrel_resilience::{ChargingQuery, CtaOrder, Input, PolicyQuery, UdmQuery};
 use whimbrel_sctp_io::AdoptedAssociation;
 use whimbrel_store::Changes;
 
 use super::cpf_processes::CpfProcesses;
 use super::{ControlLoop, FormerPrimaryState};
-use crate::cluster::{PairEvent, PoolEvent};
+use crate::cluster::{FunctionQuery, PairEvent, PoolEvent};
 use crate::config::ListedUpf;
 use crate::core::n2;
 use crate::core::subscriber_copy::SubscriberFeed;
@@ -181,6 +182,31 @@ impl ControlLoop {
                 upf.iter()
                     .for_each(|upf| messages.iter().for_each(|octets| self.send_pfcp(now, *upf, octets)));
             }
+            PoolEvent::FunctionAnswered(FunctionQuery { ue, to, request }, answer) => {
+                let input = match (request, answer) {
+                    (FunctionRequest::Udm(request), FunctionAnswer::Udm(answer)) => {
+                        Input::Udm(ue, to, Box::new((request, answer)))
+                    }
+                    (_, FunctionAnswer::Pcf(answer)) => Input::Policy(ue, to, Box::new(answer)),
+                    (_, FunctionAnswer::Chf(answer)) => Input::Charging(ue, to, Box::new(answer)),
+                    // The pool has compared them.
+                    (_, FunctionAnswer::Udm(_)) => return,
+                };
+                self.handle_input(now, input);
+            }
+            PoolEvent::FunctionOrdered(link, number, order) => {
+                match order {
+                    FunctionOrder::Policy { supi, psi, notification } => {
+                        if let Some(ue) = self.active.cta().find(supi) {
+                            self.handle_input(now, Input::PolicyNotified(ue, psi, Box::new(notification)));
+                        }
+                    }
+                    FunctionOrder::Charging { supi, psi, abort } => {
+                        self.charging_ordered(now, supi, psi, abort);
+                    }
+                }
+                self.cpfs.iter_mut().for_each(|cpfs| cpfs.pool.order_taken(link, number));
+            }
             PoolEvent::FromReplica(message) => {
                 if let Some(CpfProcesses { pool, pair: Some(pair) }) = &mut self.cpfs {
                     pair.primary.handle_replica_message(now, message, &mut self.active, pool, &mut self.out);
@@ -264,11 +290,7 @@ impl ControlLoop {
                 SbiInput::Answer(ue, to, exchange) => self.handle_input(now, Input::Udm(ue, to, exchange)),
                 SbiInput::Charged(ue, to, answer) => self.handle_input(now, Input::Charging(ue, to, answer)),
                 SbiInput::ChargingNotified { supi, psi, abort } => {
-                    let order =
-                        if abort { Command::AbortCharging(psi) } else { Command::ReportCharging(psi) };
-                    if let Some(ue) = self.active.cta().find(supi) {
-                        self.handle_input(now, Input::Command(ue, order));
-                    }
+                    self.charging_ordered(now, supi, psi, abort);
                 }
                 SbiInput::Decided(ue, to, answer) => self.handle_input(now, Input::Policy(ue, to, answer)),
                 SbiInput::PolicyNotified { supi, psi, notification, taken } => {
@@ -286,6 +308,34 @@ impl ControlLoop {
             }
         }
         busy
+    }
+
+    /// Passes requests on to the network functions that are processes of this unit.
+    pub(super) fn ask_own_functions(&mut self, now: Instant) {
+        let Some(CpfProcesses { pool, .. }) = &mut self.cpfs else { return };
+        if pool.has_function(NfType::Udm) {
+            for UdmQuery { ue, to, request } in self.out.udm.drain(..) {
+                pool.ask_function(now, FunctionQuery { ue, to, request: FunctionRequest::Udm(request) });
+            }
+        }
+        if pool.has_function(NfType::Pcf) {
+            for PolicyQuery { ue, to, request } in self.out.policy.drain(..) {
+                pool.ask_function(now, FunctionQuery { ue, to, request: FunctionRequest::Pcf(request) });
+            }
+        }
+        if pool.has_function(NfType::Chf) {
+            for ChargingQuery { ue, to, request } in self.out.charging.drain(..) {
+                pool.ask_function(now, FunctionQuery { ue, to, request: FunctionRequest::Chf(request) });
+            }
+        }
+    }
+
+    /// The CHF has an order for a session.
+    fn charging_ordered(&mut self, now: Instant, supi: Supi, psi: PduSessionId, abort: bool) {
+        let order = if abort { Command::AbortCharging(psi) } else { Command::ReportCharging(psi) };
+        if let Some(ue) = self.active.cta().find(supi) {
+            self.handle_input(now, Input::Command(ue, order));
+        }
     }
 
     /// A CPF of the former primary CTA resumes: both sides repeat what the other one lacks.

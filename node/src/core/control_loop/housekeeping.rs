@@ -206,7 +206,11 @@ impl ControlLoop {
         let ignored = pair.map(|pair| pair.primary.heartbeats_ignored()).unwrap_or_default();
         let replication = pool.into_iter().flat_map(|pool| {
             let cta = self.active.cta();
-            view::replication(cta).into_iter().chain(pool.samples(ignored)).chain(view::version_samples(cta))
+            view::replication(cta)
+                .into_iter()
+                .chain(pool.samples(ignored))
+                .chain(pool.function_samples())
+                .chain(view::version_samples(cta))
         });
         let pair = pool.zip(pair).into_iter();
         let pair = pair.flat_map(|(pool, pair)| self.pair_samples(&pair.primary, pool));

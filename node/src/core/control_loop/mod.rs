@@ -425,6 +425,7 @@ impl ControlLoop {
                 | (BrokerQuestion::Veil(_) | BrokerQuestion::VeilHome(_), _, None) => {}
             }
         }
+        self.ask_own_functions(now);
         if let Some(functions) = &mut self.network_functions {
             self.out.udm.drain(..).for_each(|query| functions.ask(query));
             self.out.charging.drain(..).for_each(|query| functions.charge(query));

@@ -259,6 +259,7 @@ impl ControlLoop {
         let serving = ServingParts { cpfs, stored_ues, links, out, ..ServingParts::of(control, active) };
         let mut control_loop = Self::around(now, around, serving)?;
         control_loop.link_own_upf();
+        control_loop.link_own_functions();
         if taken_over.is_none() {
             control_loop.n2_opens_by = Some(now + CPFS_JOIN_WITHIN);
         }
@@ -272,6 +273,14 @@ impl ControlLoop {
         let smf = self.upfs.n4.as_ref().map(SmfN4::at);
         if let (Some(own), Some(smf), Some(cpfs)) = (own, smf, &mut self.cpfs) {
             cpfs.pool.link_upf(own.directory.clone(), smf);
+        }
+    }
+
+    /// Requests to network functions that are processes of this unit go there.
+    fn link_own_functions(&mut self) {
+        let Config { deployment, unit, cluster, .. } = &*self.config;
+        if let (Some(own), Some(cpfs)) = (deployment.unit_function(), &mut self.cpfs) {
+            cpfs.pool.link_functions(own.directory.clone(), unit, &cluster.slices);
         }
     }
 

@@ -313,6 +313,10 @@ metrics! {
         SbiCallbacks "whimbrel_sbi_callbacks_total" Counter None Part [] "" "Notifications of network functions of other vendors.";
         SbiFaults "whimbrel_sbi_faults_total" Counter None Part ["reason"] "" "Requests that a network function of another vendor did not answer, or not as it should.";
     }
+    "Network functions of a unit" {
+        FunctionRequests "whimbrel_function_requests_total" Counter None Part ["function"] "" "Requests to network functions that are processes of this unit: `udm`, `pcf` or `chf`.";
+        FunctionFaults "whimbrel_function_faults_total" Counter None Part ["function"] "" "Those of them that were not answered in time.";
+    }
     "Charging function" {
         ChfRequests "whimbrel_chf_requests_total" Counter None Part ["result"] "" "Requests to this core's charging function; the result is `answered`, `refused` or `failed`.";
         ChfTransactions "whimbrel_chf_transactions_total" Counter None Part [] "" "Transactions in which they were executed, each with a wait for the disk.";

@@ -12,10 +12,22 @@ use whimbrel_control::charging::{
 };
 use whimbrel_control::udm::ServiceFault;
 
-use super::{ChargingResult, Unanswered};
+use super::{ChargingResult, ChfHandle, Unanswered};
+use crate::sbi::offered::random_name;
+
+/// Has a request of this core's SMF executed; `reply` gets the answer on the thread of the function.
+pub(crate) fn ask(
+    chf: &ChfHandle,
+    requested: &BTreeMap<RatingGroup, u64>,
+    request: ChargingRequest,
+    reply: impl FnOnce(ChargingAnswer) + Send + 'static,
+) {
+    let question = request_of(&request, requested, random_name());
+    chf.ask(question, move |result| reply(answer_of(&request, result)));
+}
 
 /// The request in the function's form. `resource` is the identity of a session that begins.
-pub(crate) fn request_of(
+fn request_of(
     request: &ChargingRequest,
     requested: &BTreeMap<RatingGroup, u64>,
     resource: String,
@@ -73,7 +85,7 @@ fn container(used: &UsedUnits) -> UsedUnitContainer {
 }
 
 /// The answer in the SMF's form.
-pub(crate) fn answer_of(request: &ChargingRequest, result: ChargingResult) -> ChargingAnswer {
+fn answer_of(request: &ChargingRequest, result: ChargingResult) -> ChargingAnswer {
     let response = match result {
         Ok(Ok(response)) => response,
         Ok(Err(refusal)) => return refused(request, refusal),

@@ -2,7 +2,7 @@
 //!
 //! Its answers wait for the disk; the control thread and the other interfaces do not.
 
-pub(super) mod embedded;
+pub(crate) mod embedded;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,7 +55,7 @@ enum ChfInput {
 
 /// The way to the function.
 #[derive(Clone)]
-pub(super) struct ChfHandle(SyncSender<ChfInput>);
+pub(crate) struct ChfHandle(SyncSender<ChfInput>);
 
 impl ChfHandle {
     /// Has a request executed; does not wait for it.
@@ -86,7 +86,7 @@ struct ChfFigures {
 }
 
 /// The thread; it ends when this is dropped.
-pub(super) struct ChfThread {
+pub(crate) struct ChfThread {
     handle: ChfHandle,
     figures: Arc<ChfFigures>,
     thread: Option<JoinHandle<()>>,
@@ -94,7 +94,7 @@ pub(super) struct ChfThread {
 
 impl ChfThread {
     /// Opens the accounts and starts the thread. `notify` sends an order to the consumer of a session. Errors: one sentence.
-    pub(super) fn start(
+    pub(crate) fn start(
         config: &Config,
         console: Arc<Console>,
         notify: impl Fn(&Notification) + Send + 'static,
@@ -141,7 +141,7 @@ impl ChfThread {
         ]
     }
 
-    pub(super) fn handle(&self) -> &ChfHandle {
+    pub(crate) fn handle(&self) -> &ChfHandle {
         &self.handle
     }
 }

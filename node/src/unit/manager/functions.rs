@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use tracing::warn;
+use whimbrel_control::udm::NfType;
 use whimbrel_ids::SNssai;
 
 use crate::function::{Function, UnitDirectory};
@@ -23,7 +24,7 @@ pub(super) struct ManagedFunction {
     pub(super) program: Program,
     /// The number of its areas, of which each process that is started gets new ones; `None`: all numbers are taken, or its manager knew of none.
     pub(super) area: Option<usize>,
-    pub(super) cpf: CpfOf,
+    pub(super) placement: Placement,
     pub(super) since: Instant,
     pub(super) restarts: Restarts,
     /// When it is started again; `None` with no process: never.
@@ -41,12 +42,12 @@ pub(super) struct ManagedFunction {
     pub(super) silent: u32,
 }
 
-/// The properties that distinguish a CPF from others.
+/// The UEs for which a CPF or a network function of a unit is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::unit) struct CpfOf {
-    /// The CPF is one of the canary's.
+pub(in crate::unit) struct Placement {
+    /// Those of the canary.
     pub(in crate::unit) canary: bool,
-    /// The slice whose UEs it serves, if it serves one alone.
+    /// Those of this slice; `None`: those of no slice that has functions of its own.
     pub(in crate::unit) slice: Option<SNssai>,
 }
 
@@ -58,22 +59,22 @@ pub(super) struct FunctionRecord {
     pub(super) program: PathBuf,
     #[serde(default)]
     pub(super) area: Option<usize>,
-    #[serde(default)]
-    pub(super) cpf: CpfOf,
+    #[serde(default, rename = "cpf")]
+    pub(super) placement: Placement,
 }
 
 impl ManagedFunction {
     /// A function that is started at once.
-    pub(super) fn new(program: Program, area: Option<usize>, cpf: CpfOf) -> Self {
-        Self { due: Some(Instant::now()), ..Self::of(None, program, area, cpf) }
+    pub(super) fn new(program: Program, area: Option<usize>, placement: Placement) -> Self {
+        Self { due: Some(Instant::now()), ..Self::of(None, program, area, placement) }
     }
 
-    fn of(process: Option<Process>, program: Program, area: Option<usize>, cpf: CpfOf) -> Self {
+    fn of(process: Option<Process>, program: Program, area: Option<usize>, placement: Placement) -> Self {
         Self {
             process,
             program,
             area,
-            cpf,
+            placement,
             since: Instant::now(),
             restarts: Restarts::default(),
             due: None,
@@ -98,20 +99,40 @@ pub(super) fn free_area<'a>(functions: impl Iterator<Item = &'a ManagedFunction>
 /// upgrade its CPFs have other numbers than at first; those of a canary do not count.
 pub(super) fn missing(
     required: &[(Option<SNssai>, u16)],
-    there: &[(Function, CpfOf)],
-) -> Vec<(Function, CpfOf)> {
+    there: &[(Function, Placement)],
+) -> Vec<(Function, Placement)> {
     let is_free = |function: &Function| there.iter().all(|(other, _)| other != function);
     let others =
         [Function::Upf, Function::UpfReplica, Function::Cta(1), Function::Cta(2)].into_iter().filter(is_free);
     let lacking = required.iter().flat_map(|(slice, n)| {
-        let of = CpfOf { canary: false, slice: *slice };
+        let of = Placement { canary: false, slice: *slice };
         let is_its =
-            |(function, cpf): &&(Function, CpfOf)| matches!(function, Function::Cpf(_)) && *cpf == of;
+            |(function, cpf): &&(Function, Placement)| matches!(function, Function::Cpf(_)) && *cpf == of;
         let lacking = usize::from(*n).saturating_sub(there.iter().filter(is_its).count());
         std::iter::repeat_n(of, lacking)
     });
     let free = (1..=u16::MAX).map(Function::Cpf).filter(is_free);
-    others.map(|function| (function, CpfOf::default())).chain(free.zip(lacking)).collect()
+    others.map(|function| (function, Placement::default())).chain(free.zip(lacking)).collect()
+}
+
+/// The same for network functions: so many of each kind, for each slice and for none.
+pub(super) fn missing_network(
+    required: &[(NfType, Option<SNssai>, u16)],
+    there: &[(Function, Placement)],
+) -> Vec<(Function, Placement)> {
+    let mut all: Vec<(Function, Placement)> = there.to_vec();
+    for (nf, slice, n) in required {
+        let placement = Placement { canary: false, slice: *slice };
+        let is_its = |(function, of): &&(Function, Placement)| {
+            matches!(function, Function::Network(kind, _) if kind == nf) && *of == placement
+        };
+        for _ in all.iter().filter(is_its).count()..usize::from(*n) {
+            let free = (1..).map(|n| Function::Network(*nf, n));
+            let free = free.take(usize::from(u16::MAX)).find(|f| all.iter().all(|(other, _)| other != f));
+            all.extend(free.map(|function| (function, placement)));
+        }
+    }
+    all.split_off(there.len())
 }
 
 /// The functions that an earlier manager has started and that still run.
@@ -128,14 +149,15 @@ pub(super) fn adopt(
         }
         Vec::new()
     });
-    let functions = records.into_iter().filter_map(|FunctionRecord { function, run, program, area, cpf }| {
-        let process = Process::adopt(run)?;
-        let opened = Program::open(&program, rules)
-            .inspect_err(|e| warn!(function, "it is started again with the manager's program: {e}"));
-        let program = opened.unwrap_or_else(|_| own.clone());
-        let managed = ManagedFunction::of(Some(process), program, area, cpf);
-        Some((function.parse().ok()?, managed))
-    });
+    let functions =
+        records.into_iter().filter_map(|FunctionRecord { function, run, program, area, placement }| {
+            let process = Process::adopt(run)?;
+            let opened = Program::open(&program, rules)
+                .inspect_err(|e| warn!(function, "it is started again with the manager's program: {e}"));
+            let program = opened.unwrap_or_else(|_| own.clone());
+            let managed = ManagedFunction::of(Some(process), program, area, placement);
+            Some((function.parse().ok()?, managed))
+        });
     functions.collect()
 }
 
@@ -150,7 +172,7 @@ mod tests {
     fn a_manager_starts_what_the_functions_that_it_adopts_lack_and_no_cpf_too_many() {
         use Function::{Cpf, Cta, Upf, UpfReplica};
         let missing = |cpfs, there: &[Function]| -> Vec<Function> {
-            let there: Vec<_> = there.iter().map(|function| (*function, CpfOf::default())).collect();
+            let there: Vec<_> = there.iter().map(|function| (*function, Placement::default())).collect();
             super::missing(&[(None, cpfs)], &there).into_iter().map(|(function, _)| function).collect()
         };
         assert_eq!(missing(2, &[]), [Upf, UpfReplica, Cta(1), Cta(2), Cpf(1), Cpf(2)]);
@@ -178,14 +200,30 @@ mod tests {
     }
 
     #[test]
+    fn network_functions_are_counted_by_kind_and_slice_and_get_free_numbers() {
+        use Function::Network;
+        let placed = |canary, slice| Placement { canary, slice };
+        let slice = Some(SNssai::sst(2));
+        let required = [(NfType::Udm, None, 2), (NfType::Pcf, None, 1), (NfType::Pcf, slice, 1)];
+        let (udm, pcf) = (|n| Network(NfType::Udm, n), |n| Network(NfType::Pcf, n));
+        let common = placed(false, None);
+        let all = [(udm(1), common), (udm(2), common), (pcf(1), common), (pcf(2), placed(false, slice))];
+        assert_eq!(missing_network(&required, &[]), all);
+        assert_eq!(missing_network(&required, &all), []);
+        let amid = [(udm(2), common), (udm(1), placed(true, None)), (pcf(2), placed(false, slice))];
+        assert_eq!(missing_network(&required, &amid), [(udm(3), common), (pcf(1), common)]);
+        assert_eq!(missing_network(&[], &amid), []);
+    }
+
+    #[test]
     fn cpfs_of_a_canary_and_of_slices_are_counted_by_themselves() {
         use Function::{Cpf, Cta, Upf, UpfReplica};
         let slice = Some(SNssai::sst(2));
-        let (common, own) = (CpfOf::default(), CpfOf { canary: false, slice });
-        let canary = CpfOf { canary: true, slice: None };
+        let (common, own) = (Placement::default(), Placement { canary: false, slice });
+        let canary = Placement { canary: true, slice: None };
         let others = [Upf, UpfReplica, Cta(1), Cta(2)].map(|function| (function, common));
         let required = [(None, 2), (slice, 1)];
-        let there = |cpfs: &[(Function, CpfOf)]| [&others[..], cpfs].concat();
+        let there = |cpfs: &[(Function, Placement)]| [&others[..], cpfs].concat();
         assert_eq!(missing(&required, &there(&[])), [(Cpf(1), common), (Cpf(2), common), (Cpf(3), own)]);
         let amid = there(&[(Cpf(1), common), (Cpf(3), own), (Cpf(4), canary), (Cpf(5), canary)]);
         assert_eq!(missing(&required, &amid), [(Cpf(2), common)], "the canary's do not count");

@@ -81,7 +81,7 @@ impl Manager {
         }
     }
 
-    /// A UPF or a CPF of which no beat comes hangs: it is killed, and its successor goes on in its place. So is a replica of the UPF that is stopped: it sends no
+    /// A UPF, a CPF or a network function of which no beat comes hangs: it is killed, and its successor goes on in its place. So is a replica of the UPF that is stopped: it sends no
     /// beats. A CTA that hangs is replaced first. The time in which this manager itself does not look does not count.
     pub(super) fn end_silent_functions(&mut self) {
         if self.looked.elapsed() < CHECKED_EVERY {
@@ -89,8 +89,10 @@ impl Manager {
         }
         self.looked = Instant::now();
         for (function, member) in &mut self.functions {
-            let (Function::Upf | Function::UpfReplica | Function::Cpf(_), Some(process)) =
-                (function, &member.process)
+            let (
+                Function::Upf | Function::UpfReplica | Function::Cpf(_) | Function::Network(..),
+                Some(process),
+            ) = (function, &member.process)
             else {
                 continue;
             };

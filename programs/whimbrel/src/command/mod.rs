@@ -13,6 +13,7 @@ pub(crate) mod import;
 pub(crate) mod locate;
 pub(crate) mod log_level;
 pub(crate) mod memory;
+pub(crate) mod network_function;
 pub(crate) mod open;
 pub(crate) mod operation;
 pub(crate) mod packet_logger;
