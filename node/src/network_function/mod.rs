@@ -39,15 +39,24 @@ const LOOKED_EVERY: Duration = Duration::from_millis(200);
 const ORDERS_MAX: usize = 1 << 16;
 
 /// A request, by the link that it came over and its number there.
-type RequestId = (LinkId, u64);
+pub type RequestId = (LinkId, u64);
 
 /// The operations of a function.
-trait Producer {
+pub trait Producer {
     /// Answers a request, or does so later by [`Self::turn`].
     fn handle(&mut self, now: Instant, from: RequestId, request: FunctionRequest) -> Option<FunctionAnswer>;
 
     /// Later answers, and orders, since the last call.
     fn turn(&mut self, now: Instant) -> (Vec<(RequestId, FunctionAnswer)>, Vec<FunctionOrder>);
+}
+
+/// Opens what a function answers from. `wake` is written to when a later answer is there. Errors: one sentence.
+pub fn producer(config: &Config, nf: NfType, wake: Arc<OwnedFd>) -> Result<Box<dyn Producer>, String> {
+    Ok(match nf {
+        NfType::Udm => Box::new(UdmProducer::open(config)?),
+        NfType::Pcf => Box::new(PcfProducer::open(config)?),
+        NfType::Chf => Box::new(ChfProducer::open(config, wake)?),
+    })
 }
 
 /// The process, on one thread.
@@ -75,11 +84,7 @@ impl NetworkFunctionProcess {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|e| format!("the system gives no eventfd: {e}"))?;
         let wake = Arc::new(wake);
-        let producer: Box<dyn Producer> = match nf {
-            NfType::Udm => Box::new(UdmProducer::open(config)?),
-            NfType::Pcf => Box::new(PcfProducer::open(config)?),
-            NfType::Chf => Box::new(ChfProducer::open(config, wake.clone())?),
-        };
+        let producer = producer(config, nf, wake.clone())?;
         let at = ([127, 0, 0, 1], 0).into();
         let settings = cluster::settings(at, LinkRole::Function, Some(&own.directory.key_file()))?;
         let cannot = |e: &dyn std::fmt::Display| format!("no link of a CTA can be taken: {e}");
@@ -90,7 +95,8 @@ impl NetworkFunctionProcess {
         Ok(Self::over(nf, slice, producer, links, wake))
     }
 
-    fn over(
+    /// A function over links that are open.
+    pub fn over(
         nf: NfType,
         slice: Option<SNssai>,
         producer: Box<dyn Producer>,

@@ -116,6 +116,8 @@ pub(super) const METRICS_WITH_READERS: &[Metric] = &[
     Metric::NasCountReuse,
     Metric::UesDiscarded,
     Metric::CtaReplicaRestarts,
+    Metric::FunctionRequests,
+    Metric::FunctionFaults,
     Metric::LoggerOutcomes,
     Metric::LoggerLinksRejected,
     Metric::LoggerRequestsRefused,

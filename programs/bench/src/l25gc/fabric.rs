@@ -56,11 +56,13 @@ pub(super) struct End {
 
 /// When an end that finds nothing sleeps.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Waits {
+pub(super) enum Waits {
     /// After a while, as the program does.
     Soon,
     /// The receiver polls at once.
     AtOnce,
+    /// It looks again and again.
+    Never,
 }
 
 impl End {
@@ -98,12 +100,25 @@ impl End {
         }
     }
 
+    fn looks_again(&mut self, now: Instant, waits: Waits) -> bool {
+        match waits {
+            Waits::Soon => self.spin.looks_again(now),
+            Waits::AtOnce => false,
+            Waits::Never => true,
+        }
+    }
+
     /// Sends a frame and takes the answer.
     pub(super) fn exchange<R>(&mut self, frame: &[u8], read: impl FnMut(&[u8]) -> R) -> io::Result<R> {
         self.trip(frame, Waits::Soon, read)
     }
 
-    fn trip<R>(&mut self, frame: &[u8], waits: Waits, mut read: impl FnMut(&[u8]) -> R) -> io::Result<R> {
+    pub(super) fn trip<R>(
+        &mut self,
+        frame: &[u8],
+        waits: Waits,
+        mut read: impl FnMut(&[u8]) -> R,
+    ) -> io::Result<R> {
         self.links.send(self.link, frame);
         self.links.flush();
         let mut answer = None;
@@ -115,17 +130,40 @@ impl End {
                 self.spin.came(now);
                 return Ok(answer);
             }
-            if waits == Waits::AtOnce || !self.spin.looks_again(now) {
+            if !self.looks_again(now, waits) {
                 self.sleep();
             }
         }
+    }
+
+    /// Answers the frames that are there, or waits.
+    pub(super) fn answer(
+        &mut self,
+        out: &mut Vec<u8>,
+        waits: Waits,
+        mut answer: impl FnMut(&[u8], &mut Vec<u8>),
+    ) -> io::Result<()> {
+        let now = self.now();
+        let came = self.receive(now, |links, link, octets| {
+            out.clear();
+            answer(octets, out);
+            links.send(link, out);
+        })?;
+        if came {
+            self.spin.came(now);
+        } else if self.looks_again(now, waits) {
+            std::hint::spin_loop();
+        } else {
+            self.sleep();
+        }
+        Ok(())
     }
 }
 
 /// Two ends of a link.
 pub(super) struct Ends {
     pub(super) near: End,
-    far: Option<End>,
+    pub(super) far: Option<End>,
 }
 
 impl Ends {
@@ -190,17 +228,8 @@ impl Ends {
             pin(processor);
             let mut out = Vec::new();
             while !stop.load(Ordering::Acquire) {
-                let now = far.now();
-                let came = far.receive(now, |links, link, octets| {
-                    out.clear();
-                    answer(octets, &mut out);
-                    links.send(link, &out);
-                });
-                match came {
-                    Ok(true) => far.spin.came(now),
-                    Ok(false) if waits == Waits::AtOnce || !far.spin.looks_again(now) => far.sleep(),
-                    Ok(false) => std::hint::spin_loop(),
-                    Err(_) => return,
+                if far.answer(&mut out, waits, &mut answer).is_err() {
+                    return;
                 }
             }
         });

@@ -2,24 +2,31 @@
 
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant as Clock};
 
 use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, Prf, UpfId};
 use whimbrel_ids::Instant;
-use whimbrel_link::{LinkId, Links};
+use whimbrel_link::{LinkId, Links, Spin};
+use whimbrel_node::clock;
 use whimbrel_resilience::link::{CpfCommand, CpfReport, ToCpf, ToCta};
 use whimbrel_resilience::region::{Region, Regions};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{CpfOutbox, Cta, Input, Outbox, ReplicatedCpf};
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_shm::create;
-use whimbrel_sim::{SimSubscribers, default_config, upf_config};
+use whimbrel_sim::{SimSubscribers, upf_config};
 
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use super::super::fabric::pin;
 use super::EPOCH;
-use super::ends::{Came, End, settings};
+use super::ends::{Came, End, settings, sleep};
 use super::function::{Part, Started, start};
+use super::functions::{Functions, FunctionsAt, KINDS, control_config};
 use super::upf::UpfNode;
 
 /// The one CPF.
@@ -56,6 +63,7 @@ pub(super) enum UpfAt {
 pub(super) struct Build {
     pub(super) cpf: CpfAt,
     pub(super) upf: UpfAt,
+    pub(super) functions: FunctionsAt,
     /// Whether links go through shared memory, and not over sealed sockets.
     pub(super) shared: bool,
     /// The processors of the CTA and of the other functions.
@@ -127,13 +135,19 @@ pub(super) struct Core {
     /// PFCP requests that the UPF was sent and has not answered.
     unanswered: u64,
     pub(super) crossings: Crossings,
+    functions: Functions,
+    /// What ended the core's work.
+    failure: Option<io::Error>,
+    spin: Spin,
+    begun: Clock,
     /// They end when this core does.
-    functions: Vec<Started>,
+    processes: Vec<Started>,
 }
 
 impl Core {
-    pub(super) fn new(build: Build) -> io::Result<Self> {
-        let config = Arc::new(default_config());
+    /// `folder`: that of the functions' store.
+    pub(super) fn new(build: Build, folder: &Path) -> io::Result<Self> {
+        let config = Arc::new(control_config(build.functions));
         let directory = Directory::new(config.amf.plmn, HomeNetworkKeys::new());
         let entropy = (Prf::new(&[9; 16]), 0);
         let cta = if build.cpf == CpfAt::Call {
@@ -163,23 +177,45 @@ impl Core {
             asked: 0,
             unanswered: 0,
             crossings: Crossings::default(),
-            functions: Vec::new(),
+            functions: Functions::Embedded,
+            failure: None,
+            spin: Spin::new(build.spin),
+            begun: Clock::now(),
+            processes: Vec::new(),
         };
-        core.start_functions(build)?;
+        core.start_functions(build, folder)?;
         Ok(core)
     }
 
-    fn start_functions(&mut self, build: Build) -> io::Result<()> {
-        let of_link = [(Part::Cpf, build.cpf == CpfAt::Process), (Part::Upf, build.upf == UpfAt::Process)];
+    fn start_functions(&mut self, build: Build, folder: &Path) -> io::Result<()> {
+        // Threads of what is called have any processor.
+        release();
+        match build.functions {
+            FunctionsAt::Embedded | FunctionsAt::Process => {}
+            FunctionsAt::Call => self.functions = Functions::call(folder)?,
+            FunctionsAt::Http => {
+                let offering = start(Part::Http, build.processors[1], build.spin, None, folder)?;
+                self.functions = Functions::http(folder, offering.at)?;
+                self.processes.push(offering);
+            }
+        }
+        pin(build.processors[0]);
+        let of_link = [
+            (Part::Cpf, build.cpf == CpfAt::Process),
+            (Part::Upf, build.upf == UpfAt::Process),
+            (Part::Udm, build.functions == FunctionsAt::Process),
+            (Part::Pcf, build.functions == FunctionsAt::Process),
+            (Part::Chf, build.functions == FunctionsAt::Process),
+        ];
         let parts: Vec<Part> =
             of_link.into_iter().filter(|(_, is_process)| *is_process).map(|(part, _)| part).collect();
         if build.upf == UpfAt::Udp {
-            let function = start(Part::UpfOverUdp, build.processors[1], build.spin, None)?;
+            let function = start(Part::UpfOverUdp, build.processors[1], build.spin, None, folder)?;
             let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
             socket.connect(function.at)?;
             socket.set_nonblocking(true)?;
             self.upf = Upf::Udp(socket);
-            self.functions.push(function);
+            self.processes.push(function);
         }
         if parts.is_empty() {
             return Ok(());
@@ -190,15 +226,20 @@ impl Core {
             links.share(made.open(0).map_err(io::Error::other)?)?;
         }
         let mut end = End::new(links, build.spin);
+        let mut linked = Vec::new();
         for (n, part) in parts.iter().enumerate() {
             let pool = made.as_ref().map(|made| (made, n + 1));
-            let function = start(*part, build.processors[1], build.spin, pool)?;
+            let function = start(*part, build.processors[1], build.spin, pool, folder)?;
             let link = end.links.connect(end.now(), function.at);
             match part {
                 Part::Cpf => self.cpf_link = Some(link),
-                Part::Upf | Part::UpfOverUdp => self.upf = Upf::Process(link),
+                Part::Upf | Part::UpfOverUdp | Part::Http => self.upf = Upf::Process(link),
+                Part::Udm | Part::Pcf | Part::Chf => linked.push(link),
             }
-            self.functions.push(function);
+            self.processes.push(function);
+        }
+        if build.functions == FunctionsAt::Process {
+            self.functions = Functions::process(KINDS.into_iter().zip(linked).collect());
         }
         let expected = if build.shared { parts.len() } else { 0 };
         let since = Clock::now();
@@ -253,6 +294,9 @@ impl Core {
 
     /// Takes what functions have sent. Returns whether anything came; if not, it has slept or will be asked again soon.
     pub(super) fn turn(&mut self) -> io::Result<bool> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
         let mut came = Came::Nothing;
         if let Some(mut end) = self.end.take() {
             let outcome = end.receive(|_, link, octets| self.frame_came(link, octets));
@@ -270,7 +314,14 @@ impl Core {
             }
         }
         busy |= !self.answers.is_empty();
+        for input in self.functions.turn(clock::now())? {
+            busy = true;
+            self.handle(input);
+        }
         self.deliver();
+        if busy {
+            self.spin.came(self.since_begin());
+        }
         if busy && let Some(end) = &mut self.end {
             end.busy();
         }
@@ -279,18 +330,30 @@ impl Core {
 
     /// Looks again, or sleeps.
     pub(super) fn wait(&mut self) {
+        let now = self.since_begin();
         let socket = match &self.upf {
             Upf::Udp(socket) => Some(socket),
             Upf::Call(_) | Upf::Process(_) => None,
         };
         match (&mut self.end, socket) {
             (Some(end), socket) => end.wait(socket),
-            (None, Some(_)) => std::hint::spin_loop(),
-            (None, None) => {}
+            (None, socket) if self.spin.looks_again(now) => {
+                // The thread of a function that is called may have no other processor.
+                if socket.is_none() { std::thread::yield_now() } else { std::hint::spin_loop() }
+            }
+            (None, socket) => sleep(self.functions.wake().into_iter().chain(socket.map(AsFd::as_fd))),
         }
     }
 
+    fn since_begin(&self) -> Instant {
+        Instant(1) + self.begun.elapsed()
+    }
+
     fn frame_came(&mut self, link: LinkId, octets: &[u8]) -> io::Result<()> {
+        if let Some(inputs) = self.functions.frame(link, octets)? {
+            inputs.into_iter().for_each(|input| self.handle(input));
+            return Ok(());
+        }
         if self.cpf_link != Some(link) {
             self.answers.push(octets.to_vec());
             return Ok(());
@@ -311,7 +374,7 @@ impl Core {
 
     /// Whether the CPF has run all that it was asked to, and the UPF has answered.
     pub(super) fn is_at_rest(&self) -> bool {
-        self.asked == self.passed.ran && self.unanswered == 0
+        self.asked == self.passed.ran && self.unanswered == 0 && self.functions.is_at_rest()
     }
 
     /// Takes what the CTA has for others to them, and what they answer by a call back to it.
@@ -329,7 +392,14 @@ impl Core {
             for (_, command) in std::mem::take(&mut self.out.cpfs) {
                 self.send_to_cpf(command);
             }
-            if self.out.pfcp.is_empty() && self.out.cpfs.is_empty() && self.answers.is_empty() {
+            let links = self.end.as_mut().map(|end| &mut end.links);
+            match self.functions.ask(clock::now(), &mut self.out, links) {
+                Ok(inputs) => inputs.into_iter().for_each(|input| self.handle(input)),
+                Err(e) => self.failure = Some(e),
+            }
+            let asks =
+                !(self.out.udm.is_empty() && self.out.policy.is_empty() && self.out.charging.is_empty());
+            if self.out.pfcp.is_empty() && self.out.cpfs.is_empty() && self.answers.is_empty() && !asks {
                 break;
             }
         }
@@ -390,6 +460,14 @@ impl Core {
             }
         }
     }
+}
+
+/// Lets this thread, and those that it starts, run on any processor.
+fn release() {
+    let mut set = CpuSet::new();
+    (0..CpuSet::MAX_CPU).for_each(|processor| set.set(processor));
+    // Where that is forbidden, they stay where they are.
+    let _ = sched_setaffinity(None, &set);
 }
 
 /// Whether it is a request of an SMF (TS 29.244 §7.3).

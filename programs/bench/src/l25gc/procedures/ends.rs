@@ -2,19 +2,21 @@
 
 use std::io;
 use std::net::UdpSocket;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant as Clock};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use whimbrel_ids::Instant;
 use whimbrel_link::{ClusterKey, Event, LinkEvents, LinkId, LinkSettings, Links, Spin};
+use whimbrel_resilience::link::{Hello, LinkRole};
 
 /// The longest sleep.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 
 /// The settings of both ends.
 pub(super) fn settings() -> LinkSettings {
-    let mut settings = LinkSettings::new(b"bench".to_vec());
+    // Network functions take links of CTAs alone.
+    let mut settings = LinkSettings::new(Hello::own(LinkRole::Cta).to_octets());
     settings.keys = vec![ClusterKey::new([1; 32])];
     settings
 }
@@ -26,6 +28,18 @@ pub(super) enum Came {
     Something,
     /// A link has ended.
     Ended,
+}
+
+/// Sleeps until something comes.
+pub(super) fn sleep<'a>(descriptors: impl Iterator<Item = BorrowedFd<'a>>) {
+    sleep_for(SLEEP_MAX, descriptors);
+}
+
+fn sleep_for<'a>(wait: Duration, descriptors: impl Iterator<Item = BorrowedFd<'a>>) {
+    let timeout = Timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() };
+    let mut descriptors: Vec<_> = descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+    // An interrupted wait is a short one.
+    let _ = poll(&mut descriptors, Some(&timeout));
 }
 
 pub(super) struct End {
@@ -85,12 +99,7 @@ impl End {
         let wait = due.unwrap_or(SLEEP_MAX).min(SLEEP_MAX);
         if !wait.is_zero() {
             self.sleeps += 1;
-            let timeout = Timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() };
-            let descriptors = std::iter::once(self.links.fd()).chain(beside.map(AsFd::as_fd));
-            let mut descriptors: Vec<_> =
-                descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-            // An interrupted wait is a short one.
-            let _ = poll(&mut descriptors, Some(&timeout));
+            sleep_for(wait, std::iter::once(self.links.fd()).chain(beside.map(AsFd::as_fd)));
         }
     }
 }

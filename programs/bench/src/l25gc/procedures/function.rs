@@ -3,19 +3,32 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use rustix::event::{PollFd, PollFlags, poll};
+use whimbrel_control::Prf;
+use whimbrel_control::udm::{Directory, NfType};
 use whimbrel_link::{LinkId, Links};
+use whimbrel_node::clock;
+use whimbrel_node::core::subscription;
+use whimbrel_node::network_function::{NetworkFunctionProcess, producer};
+use whimbrel_node::observation::{Console, ConsoleCommand};
+use whimbrel_node::sbi::NetworkFunctions;
 use whimbrel_resilience::link::{ToCpf, ToCta};
-use whimbrel_resilience::{CpfOutbox, ReplicatedCpf};
+use whimbrel_resilience::{CpfOutbox, Cta, ReplicatedCpf};
+use whimbrel_security::HomeNetworkKeys;
 use whimbrel_shm::{Area, Made, Pool};
-use whimbrel_sim::{default_config, upf_config};
+use whimbrel_sim::{SimSubscribers, default_config, upf_config};
 
 use super::super::fabric::pin;
+use super::EPOCH;
 use super::ends::{Came, End, settings};
+use super::functions;
 use super::upf::UpfNode;
 
 /// Which function a process is.
@@ -27,6 +40,14 @@ pub(super) enum Part {
     Upf,
     /// A UPF, over UDP.
     UpfOverUdp,
+    /// A UDM, over a link.
+    Udm,
+    /// A PCF, over a link.
+    Pcf,
+    /// A CHF, over a link.
+    Chf,
+    /// UDM, PCF and CHF, offered over HTTP/2.
+    Http,
 }
 
 /// What the experiment starts a function with.
@@ -40,6 +61,9 @@ pub(crate) struct FunctionOptions {
     /// Microseconds for which it looks for the next message before it sleeps.
     #[arg(long)]
     spin_us: u64,
+    /// The folder of the store.
+    #[arg(long)]
+    folder: PathBuf,
     /// Its area of the pool.
     #[arg(long, default_value_t = 0)]
     area: usize,
@@ -69,11 +93,13 @@ pub(super) fn start(
     processor: usize,
     spin: Duration,
     pool: Option<(&Made, usize)>,
+    folder: &Path,
 ) -> io::Result<Started> {
     let part = part.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["l25gc", "function", "--part", &part, "--processor", &processor.to_string()]);
     command.args(["--spin-us", &spin.as_micros().to_string()]);
+    command.arg("--folder").arg(folder);
     // Duplicates without CLOEXEC, which are closed here as soon as the process has started.
     let mut inherited = Vec::new();
     if let Some((made, area)) = pool {
@@ -99,17 +125,71 @@ pub(crate) fn run(options: &FunctionOptions) -> io::Result<()> {
     if options.part == Part::UpfOverUdp {
         return upf_over_udp();
     }
+    if options.part == Part::Http {
+        return offer(&options.folder);
+    }
     let mut settings = settings();
     settings.listen = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     let mut links = Links::open(settings).map_err(io::Error::other)?;
     if let Some(pool) = inherited(options)? {
         links.share(pool)?;
     }
-    say(links.local_addr().ok_or(io::ErrorKind::AddrNotAvailable)?)?;
+    let at = links.local_addr().ok_or(io::ErrorKind::AddrNotAvailable)?;
+    if let Some(nf) = kind(options.part) {
+        return answer(nf, links, at, &options.folder);
+    }
+    say(at)?;
     let end = End::new(links, Duration::from_micros(options.spin_us));
     match options.part {
         Part::Cpf => cpf(end),
-        Part::Upf | Part::UpfOverUdp => upf(end),
+        _ => upf(end),
+    }
+}
+
+fn kind(part: Part) -> Option<NfType> {
+    match part {
+        Part::Udm => Some(NfType::Udm),
+        Part::Pcf => Some(NfType::Pcf),
+        Part::Chf => Some(NfType::Chf),
+        Part::Cpf | Part::Upf | Part::UpfOverUdp | Part::Http => None,
+    }
+}
+
+/// A network function as the program runs it.
+fn answer(nf: NfType, links: Links, at: SocketAddr, folder: &Path) -> io::Result<()> {
+    let wake = functions::wake()?;
+    let config = functions::read_config(folder, "")?;
+    let producer = producer(&config, nf, wake.clone()).map_err(io::Error::other)?;
+    say(at)?;
+    // Until the one that started it ends it.
+    NetworkFunctionProcess::over(nf, None, producer, links, wake).run(&AtomicBool::new(false));
+    Ok(())
+}
+
+/// A core that offers its UDM, PCF and CHF, as the program does.
+fn offer(folder: &Path) -> io::Result<()> {
+    let at = functions::free_address()?;
+    let config =
+        functions::read_config(folder, &format!("address: \"{at}\", chf: embedded, offer: [udm, pcf, chf]"))?;
+    let console = Console::new(clock::now())?;
+    let _offered =
+        NetworkFunctions::start(&config, console.clone(), subscription).map_err(io::Error::other)?;
+    let control = Arc::new(default_config());
+    let directory = Directory::new(control.amf.plmn, HomeNetworkKeys::new());
+    let entropy = (Prf::new(&[7; 16]), 0);
+    let mut cta = Cta::new(control, directory, SimSubscribers::default(), entropy, (), EPOCH);
+    say(at)?;
+    loop {
+        let mut wake = [PollFd::from_borrowed_fd(console.commands.wake_fd(), PollFlags::IN)];
+        // An interrupted wait is a short one.
+        let _ = poll(&mut wake, None);
+        let _ = rustix::io::read(console.commands.wake_fd(), &mut [0; 8]);
+        while let Some(command) = console.commands.take() {
+            if let ConsoleCommand::GenerateAuthData(identity, resynchronisation, reply) = command {
+                // The request may have ended meanwhile.
+                let _ = reply.send(cta.generate_auth_data(clock::now(), identity, resynchronisation));
+            }
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::time::{Duration, Instant as Clock};
 
 use whimbrel_control::AssociationId;
@@ -47,6 +48,11 @@ impl Step {
         }
     }
 
+    /// UDM, PCF or CHF have a part in it.
+    pub(super) fn has_service_operations(self) -> bool {
+        matches!(self, Self::Registration | Self::Session)
+    }
+
     /// The UE is idle before.
     fn begins_idle(self) -> bool {
         matches!(self, Self::ServiceRequest | Self::Paging)
@@ -79,14 +85,14 @@ pub(super) struct Network {
 
 impl Network {
     /// `expected`: what [`Self::rehearse`] of a core of one process has returned.
-    pub(super) fn new(build: Build, expected: [Passed; Step::ALL.len()]) -> io::Result<Self> {
+    pub(super) fn new(build: Build, expected: [Passed; Step::ALL.len()], folder: &Path) -> io::Result<Self> {
         let gnbs = (1..=2).map(|n| {
             let id = GlobalGnbId::new(PlmnId::TEST, n.into(), 28).expect("28 bits");
             let tac = Tac::new(1).expect("24 bits");
             gnb::Gnb::new(GnbConfig::new(id, tac, vec![SNssai::sst(1)], [127, 0, 1, n].into()))
         });
         let mut network = Self {
-            core: Core::new(build)?,
+            core: Core::new(build, folder)?,
             gnbs: gnbs.collect(),
             ue: Ue::new(ue_config(0)),
             n: UeId(0),
