@@ -61,7 +61,7 @@ pub(super) enum Waits {
     Soon,
     /// The receiver polls at once.
     AtOnce,
-    /// It looks again and again.
+    /// The end looks again and again.
     Never,
 }
 

@@ -6,7 +6,7 @@
 //! - a table of FlatBuffers, from a view and back.
 //!
 //! A view is made of a body without a check, and a body of a view with the checks of the JSON's reader. The flat form of shared memory is the
-//! view in postcard: its reader gets a view again, whose texts lie where they came. An empty array is none, as protobuf has it.
+//! view in postcard: its reader gets a view again, whose texts stay where they came. An empty array is none, as protobuf has it.
 
 use std::marker::PhantomData;
 
@@ -322,7 +322,7 @@ trait Entry<'a> {
     fn parts(self) -> (&'a str, Option<Self::Value>);
 }
 
-/// A view.
+/// A view, with the messages that are made of it.
 pub(super) trait Message<'a>: Sized {
     type Protobuf: prost::Message + Default;
 

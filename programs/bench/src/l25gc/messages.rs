@@ -77,7 +77,7 @@ impl Mode {
         }
     }
 
-    /// What is to be reached, times as fast as HTTP/2 with JSON in the mean.
+    /// The aim: times as fast as HTTP/2 with JSON in the mean.
     const fn goal(self) -> f64 {
         match self {
             Self::Spinning => 13.0,

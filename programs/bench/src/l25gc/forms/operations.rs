@@ -1,7 +1,7 @@
 //! The service operations that are measured, each with a request and its answer as a UE's registration or session causes them: bodies that
 //! Open5GS and free5GC sent (`wire/sbi/testdata`), complemented by members that an AMF, SMF or PCF with all of a subscriber's data has.
 //!
-//! What N1 and N2 messages contain is in none of the forms: beside JSON it travels as parts of a multipart body.
+//! The content of N1 and N2 messages is in none of the forms: beside JSON it travels as parts of a multipart body.
 
 use std::sync::LazyLock;
 

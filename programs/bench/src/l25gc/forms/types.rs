@@ -1,4 +1,4 @@
-//! What is in the bodies: the schema that views, messages of protobuf and tables of FlatBuffers have in common. Names and order are those of
+//! The content of the bodies: the schema that views, messages of protobuf and tables of FlatBuffers have in common. Names and order are those of
 //! `whimbrel-sbi-types`, which names the tables of the specifications; without one of its members this does not compile.
 
 use std::net::{Ipv4Addr, Ipv6Addr};

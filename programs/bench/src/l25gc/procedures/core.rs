@@ -136,7 +136,7 @@ pub(super) struct Core {
     unanswered: u64,
     pub(super) crossings: Crossings,
     functions: Functions,
-    /// What ended the core's work.
+    /// A failure that ended the core's work.
     failure: Option<io::Error>,
     spin: Spin,
     begun: Clock,

@@ -29,7 +29,7 @@ use whimbrel_store::{OperatorCode, SubscriberRecord};
 /// The functions that have processes of their own.
 pub(super) const KINDS: [NfType; 3] = [NfType::Udm, NfType::Pcf, NfType::Chf];
 
-/// Where they are.
+/// Distance of the functions from the CTA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FunctionsAt {
     /// The UDM is a part of the CTA, and there is neither PCF nor CHF.
@@ -89,7 +89,7 @@ pub(super) fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
 
-/// The CTA's side.
+/// The functions, as the CTA reaches them.
 pub(super) enum Functions {
     Embedded,
     Call { producers: BTreeMap<NfType, Box<dyn Producer>>, requests: Requests, wake: Arc<OwnedFd> },
@@ -170,7 +170,7 @@ impl Functions {
         Ok(Self::Http { functions, console, under_way: 0 })
     }
 
-    /// Whether all have answered.
+    /// True if all requests are answered.
     pub(super) fn is_at_rest(&self) -> bool {
         match self {
             Self::Embedded => true,
