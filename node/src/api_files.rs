@@ -22,6 +22,11 @@ pub fn api_key_file(store: &Path) -> PathBuf {
     beside(store, ".api.key")
 }
 
+/// The accounts of the charging function, unless the configuration names another file.
+pub fn charging_file(store: &Path) -> PathBuf {
+    store.with_file_name("charging.db")
+}
+
 /// The path of a file whose name is the store's with a suffix.
 pub fn beside(store: &Path, suffix: &str) -> PathBuf {
     let mut name = store.as_os_str().to_owned();

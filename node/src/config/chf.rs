@@ -9,6 +9,7 @@ use super::Config;
 use super::sbi::{ChfSource, OfferedService};
 use super::section::{Pass, Section};
 use super::value::words;
+use crate::api_files::charging_file;
 
 /// 100 MiB: most of a second at 1 Gbit/s, so that a quota outlives the request for the next one.
 const GRANT_OCTETS: u64 = 100 << 20;
@@ -139,7 +140,7 @@ impl Config {
 
     /// The file of the accounts.
     pub fn charging_file(&self) -> PathBuf {
-        self.chf.path.clone().unwrap_or_else(|| self.store.path.with_file_name("charging.db"))
+        self.chf.path.clone().unwrap_or_else(|| charging_file(&self.store.path))
     }
 }
 

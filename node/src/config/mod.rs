@@ -187,6 +187,16 @@ pub fn store_of(file: Option<&Path>) -> Result<StoreConfig, LoadError> {
     })
 }
 
+/// The file of the charging function's accounts that a file names, or the default one beside the store.
+pub fn charging_file_of(file: Option<&Path>) -> Result<PathBuf, LoadError> {
+    let text = file.map(text_of).transpose()?.unwrap_or_default();
+    parse_as(&text, file.unwrap_or(Path::new("(defaults)")), |pass, node| {
+        let mut root = Section::root(pass, node);
+        let store = service::store(&mut root);
+        chf::read(&mut root).path.unwrap_or_else(|| crate::api_files::charging_file(&store.path))
+    })
+}
+
 /// What a configuration file says of files and secrets.
 pub struct Marked {
     /// The files that it names.

@@ -19,6 +19,8 @@ pub enum ChargingError {
     Newer(PathBuf, i64),
     /// No room is left.
     DiskFull(PathBuf),
+    /// Another process, such as a running core, has the file open.
+    Locked(PathBuf),
     /// Another error of SQLite.
     Sqlite(PathBuf, rusqlite::Error),
 }
@@ -27,6 +29,7 @@ impl ChargingError {
     pub(crate) fn of_sqlite(path: &Path, e: rusqlite::Error) -> Self {
         match e.sqlite_error_code() {
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Corrupt(path.to_owned()),
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked(path.to_owned()),
             Some(ErrorCode::DiskFull) => Self::DiskFull(path.to_owned()),
             _ => Self::Sqlite(path.to_owned(), e),
         }
@@ -50,6 +53,11 @@ impl fmt::Display for ChargingError {
             Self::DiskFull(path) => {
                 write!(f, "the accounts {} cannot be written: no room is left on the disk", path.display())
             }
+            Self::Locked(path) => write!(
+                f,
+                "the accounts {} are in use: stop the core (`systemctl stop whimbrel`), and try again",
+                path.display()
+            ),
             Self::Sqlite(path, e) => write!(f, "the accounts {} cannot be used: {e}", path.display()),
         }
     }

@@ -45,6 +45,23 @@ impl ChargingFunction {
         Ok(Self { db: schema::open(path)?, path: path.to_owned(), policy })
     }
 
+    /// Copies the accounts, open sessions and records into a new file, whole, while others use them.
+    ///
+    /// Errors: there is a file already; those of the disk.
+    pub fn copy_to(&self, to: &Path) -> Result<(), ChargingError> {
+        schema::create_private(to)?;
+        // Not within a transaction, as `Self::read` would do it.
+        let copied = self.db.execute("VACUUM INTO ?1", [to.to_string_lossy()]);
+        copied.map(drop).map_err(|e| ChargingError::of_sqlite(&self.path, e))
+    }
+
+    /// Makes the file whole without its WAL, so that it can be moved.
+    ///
+    /// Errors: [`ChargingError::Locked`] while another process, such as a running core, has it open; [`ChargingError::Corrupt`].
+    pub fn release(path: &Path) -> Result<(), ChargingError> {
+        schema::release(path)
+    }
+
     /// Executes requests in order, all in one transaction. The answers may leave when it returns: they are on the disk.
     pub fn handle(
         &mut self,

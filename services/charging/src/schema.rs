@@ -15,6 +15,8 @@ const APPLICATION_ID: i64 = 0x5768_4368;
 const VERSION: i64 = 1;
 /// A command waits this long for the function's commit, and the function for a command's.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long other connections may take to close.
+const ALONE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Statements kept compiled: as many as there are in this crate.
 const STATEMENTS: usize = 32;
 
@@ -107,6 +109,23 @@ pub(crate) fn open(path: &Path) -> Result<Connection, ChargingError> {
         (APPLICATION_ID, version) => Err(ChargingError::Newer(path.to_owned(), version)),
         _ => Err(ChargingError::Corrupt(path.to_owned())),
     }
+}
+
+/// Creates an empty file with mode 0600. Errors: there is one already.
+pub(crate) fn create_private(path: &Path) -> Result<(), ChargingError> {
+    let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    created.map(drop).map_err(|e| ChargingError::Denied(path.to_owned(), e))
+}
+
+/// Writes the WAL back into the file and removes it, which SQLite does only if no other connection is open.
+pub(crate) fn release(path: &Path) -> Result<(), ChargingError> {
+    let alone = || {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = Connection::open_with_flags(path, flags)?;
+        db.busy_timeout(ALONE_TIMEOUT)?;
+        db.pragma_update(None, "journal_mode", "DELETE")
+    };
+    alone().map_err(|e: rusqlite::Error| ChargingError::of_sqlite(path, e))
 }
 
 fn configure(db: &Connection) -> rusqlite::Result<()> {

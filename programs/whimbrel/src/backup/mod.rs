@@ -1,4 +1,4 @@
-//! Backups: one archive with the subscribers, their key file, the API's users and certificate, the configuration and the files that it
+//! Backups: one archive with the subscribers, their key file, the accounts of the charging function, the API's users and certificate, the configuration and the files that it
 //! names. It is sealed for a key or with a passphrase; opened, it is an archive that `tar` reads. Its first file, `manifest.json`, has the
 //! length and the digest of each of the others.
 
@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use ring::digest::{Context, SHA256};
 use whimbrel_broker_common::crypto::Seed;
+use whimbrel_node::accounts;
 use whimbrel_node::api_files::{accounts_file, api_key_file, certificate_file};
 use whimbrel_node::clock;
 use whimbrel_node::config::{self, Config};
@@ -41,6 +42,8 @@ const SUBSCRIBERS_KEY: &str = "subscribers.key";
 const ACCOUNTS: &str = "accounts.json";
 const API_CERTIFICATE: &str = "api.crt";
 const API_KEY: &str = "api.key";
+/// Accounts, open sessions and records of the charging function.
+const CHARGING: &str = "charging.db";
 const CONFIGURATION: &str = "configuration.yaml";
 
 /// What a backup holds.
@@ -65,16 +68,17 @@ pub(crate) fn write(
     if to.exists() {
         return Err(format!("{} exists: name another file, or remove it", to.display()));
     }
-    let (copy, draft) = (suffixed(to, ".copy"), suffixed(to, ".partial"));
-    for left in [&copy, &draft] {
+    let [copy, charging, draft] = [".copy", ".charging", ".partial"].map(|end| suffixed(to, end));
+    for left in [&copy, &charging, &draft] {
         // Of a command that was killed.
         let _ = fs::remove_file(left);
     }
-    let written = write_draft(config, file, (&copy, &draft), with_key, lock).and_then(|written| {
+    let written = write_draft(config, file, [&copy, &charging, &draft], with_key, lock).and_then(|written| {
         fs::rename(&draft, to).and_then(|()| sync_folder(to)).map_err(|e| cannot_write(to, &e))?;
         Ok(written)
     });
     let _ = fs::remove_file(&copy);
+    let _ = fs::remove_file(&charging);
     if written.is_err() {
         let _ = fs::remove_file(&draft);
     }
@@ -84,7 +88,7 @@ pub(crate) fn write(
 fn write_draft(
     config: &Config,
     file: Option<&Path>,
-    (copy, draft): (&Path, &Path),
+    [copy, charging, draft]: [&Path; 3],
     with_key: bool,
     lock: Option<&Lock>,
 ) -> Result<Written, String> {
@@ -101,6 +105,10 @@ fn write_draft(
     // Each with its name in the archive, the file that is read, and where it belongs.
     let store = &config.store.path;
     let mut sources = vec![(SUBSCRIBERS.to_owned(), copy.to_path_buf(), store.clone())];
+    if config.charging_file().exists() {
+        accounts::open(config)?.copy_to(charging).map_err(|e| e.to_string())?;
+        sources.push((CHARGING.to_owned(), charging.to_path_buf(), config.charging_file()));
+    }
     let mut add = |name: &str, path: &Path| {
         if path.exists() {
             sources.push((name.to_owned(), path.to_path_buf(), path.to_path_buf()));
@@ -118,6 +126,7 @@ fn write_draft(
         let named = named.iter().filter(|path| {
             **path != config.store.path
                 && **path != config.store.key_file
+                && **path != config.charging_file()
                 && fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() <= NAMED_OCTETS_MAX)
         });
         named.enumerate().for_each(|(i, path)| add(&format!("named/{i}"), path));

@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, renameat, statat, unli
 use rustix::io::Errno;
 
 use super::suffixed;
-use whimbrel_node::api_files::{accounts_file, api_key_file, certificate_file};
+use whimbrel_node::api_files::{accounts_file, api_key_file, certificate_file, charging_file};
 use whimbrel_node::config::{self, PLACES};
 
 /// Behind the name of a file that is not in its place yet.
@@ -52,6 +52,8 @@ impl Permitted {
         for store in stores.into_iter().flatten() {
             permitted.add_store(&store);
         }
+        let charging = present.and_then(|file| config::charging_file_of(Some(file)).ok());
+        permitted.files.extend(charging.and_then(|file| std::path::absolute(file).ok()));
         if let Some(folder) =
             configuration.and_then(|file| std::path::absolute(file).ok()?.parent().map(Path::to_path_buf))
         {
@@ -74,6 +76,7 @@ impl Permitted {
             path.clone(),
             store.key_file.clone(),
             accounts_file(path),
+            charging_file(path),
             certificate_file(path),
             api_key_file(path),
         ];

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use ring::digest::{Context, SHA256};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
+use whimbrel_charging::{ChargingError, ChargingFunction};
 use whimbrel_node::api_files::{accounts_file, api_key_file, certificate_file};
 use whimbrel_node::config;
 use whimbrel_node::core::stored_ues;
@@ -22,8 +23,8 @@ use super::manifest::{MANIFEST_OCTETS_MAX, Manifest, Part, VERSION};
 use super::places::{FORMER, Permitted, Place};
 use super::sealed::{self, Opener, StreamKey, Unlock, sealed_error};
 use super::{
-    ACCOUNTS, API_CERTIFICATE, API_KEY, CONFIGURATION, Digesting, MANIFEST, SUBSCRIBERS, SUBSCRIBERS_KEY,
-    cannot_write, suffixed,
+    ACCOUNTS, API_CERTIFICATE, API_KEY, CHARGING, CONFIGURATION, Digesting, MANIFEST, SUBSCRIBERS,
+    SUBSCRIBERS_KEY, cannot_write, suffixed,
 };
 use crate::archive::{ReadError, Reader};
 
@@ -194,7 +195,7 @@ struct Plan<'a> {
 impl Plan<'_> {
     fn run(&mut self, present: Option<PathBuf>, is_kept: bool) -> Result<Restored, String> {
         let manifest = self.source.manifest(self.archive)?;
-        let (place, mut targets) = self.places(&manifest, present, is_kept)?;
+        let (place, charging, mut targets) = self.places(&manifest, present, is_kept)?;
         let store = place.path.clone();
         // The archive's configuration may have chosen the store: a journal is followed beside a permitted one alone.
         self.permitted.place(&store, self.archive)?;
@@ -204,6 +205,7 @@ impl Plan<'_> {
         if place.credential().is_none() {
             targets.insert(SUBSCRIBERS_KEY.into(), place.key_file.clone());
         }
+        targets.insert(CHARGING.into(), charging);
         targets.insert(ACCOUNTS.into(), accounts_file(&store));
         targets.insert(API_CERTIFICATE.into(), certificate_file(&store));
         targets.insert(API_KEY.into(), api_key_file(&store));
@@ -225,19 +227,22 @@ impl Plan<'_> {
         failed(self.archive, e)
     }
 
-    /// The store that the configuration names, and the places of the configuration and of the files that it names.
+    /// The store and the accounts that the configuration names, and the places of the configuration and of the files that it names.
     fn places(
         &mut self,
         manifest: &Manifest,
         present: Option<PathBuf>,
         is_kept: bool,
-    ) -> Result<(config::StoreConfig, BTreeMap<String, PathBuf>), String> {
+    ) -> Result<(config::StoreConfig, PathBuf, BTreeMap<String, PathBuf>), String> {
+        let read = |file: Option<&Path>| {
+            let store = config::store_of(file).map_err(|e| e.to_string())?;
+            Ok::<_, String>((store, config::charging_file_of(file).map_err(|e| e.to_string())?))
+        };
         let mut targets = BTreeMap::new();
         let archived = manifest.files.iter().find(|part| part.name == CONFIGURATION);
         let Some(part) = archived.filter(|_| !is_kept) else {
-            let store =
-                config::store_of(present.filter(|_| is_kept).as_deref()).map_err(|e| e.to_string())?;
-            return Ok((store, targets));
+            let (store, charging) = read(present.filter(|_| is_kept).as_deref())?;
+            return Ok((store, charging, targets));
         };
         let place = present.unwrap_or_else(|| part.path.clone());
         targets.insert(CONFIGURATION.into(), place);
@@ -246,8 +251,8 @@ impl Plan<'_> {
         }
         self.stage(manifest, &targets)?;
         let staged = self.staged.get(CONFIGURATION).map(|s| s.place.staged_path());
-        let store = config::store_of(staged.as_deref()).map_err(|e| e.to_string())?;
-        Ok((store, targets))
+        let (store, charging) = read(staged.as_deref())?;
+        Ok((store, charging, targets))
     }
 
     /// Writes files of the archive beside their places, unless they are there already, and compares them with the manifest.
@@ -337,21 +342,35 @@ impl Plan<'_> {
                 manifest.subscribers
             ));
         }
-        Ok(())
+        self.check_charging()
+    }
+
+    /// The staged accounts are balanced.
+    fn check_charging(&self) -> Result<(), String> {
+        let Some(staged) = self.staged.get(CHARGING) else { return Ok(()) };
+        let path = staged.place.staged_path();
+        let policy = config::default().chf.policy;
+        let accounts = ChargingFunction::open(&path, policy).map_err(|e| e.to_string())?;
+        let verified = accounts.verify().map_err(|e| e.to_string())?;
+        verified.map_err(|e| format!("{} is damaged: {e}", self.archive.display()))?;
+        drop(accounts);
+        ChargingFunction::release(&path).map_err(|e| e.to_string())
     }
 
     /// No process may use the store that is replaced; a damaged one may be replaced.
     fn release(&self, store: &Path) -> Result<(), String> {
-        if !store.exists() {
-            return Ok(());
-        }
-        match release(store) {
+        match if store.exists() { release(store) } else { Ok(()) } {
             Ok(()) | Err(StoreError::Corrupt { .. }) => Ok(()),
             Err(StoreError::Locked { .. }) => Err(format!(
                 "the store {} is in use: stop the core (`systemctl stop whimbrel`), and try again",
                 store.display()
             )),
             Err(e) => Err(e.to_string()),
+        }?;
+        let charging = self.staged.get(CHARGING).map(|staged| &staged.place.path);
+        match charging.filter(|path| path.exists()).map(|path| ChargingFunction::release(path)) {
+            None | Some(Ok(()) | Err(ChargingError::Corrupt(_))) => Ok(()),
+            Some(Err(e)) => Err(e.to_string()),
         }
     }
 
@@ -368,6 +387,11 @@ impl Plan<'_> {
         let mut leftovers = Vec::new();
         for path in [suffixed(store, "-wal"), suffixed(store, "-shm"), stored_ues::path_of(store)] {
             leftovers.push(beside(path)?);
+        }
+        if let Some(Staged { place, .. }) = self.staged.get(CHARGING) {
+            for end in ["-wal", "-shm"] {
+                leftovers.push(place.beside(suffixed(&place.path, end)).map_err(|e| cannot(&e))?);
+            }
         }
         leftovers.retain(Place::exists);
         let mut moves: Vec<_> = leftovers

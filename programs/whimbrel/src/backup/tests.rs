@@ -152,6 +152,46 @@ fn a_backup_of_a_store_in_use_restores_users_keys_and_subscribers() {
 }
 
 #[test]
+fn accounts_of_the_charging_function_are_restored_as_of_the_backup_and_not_under_a_core_that_uses_them() {
+    use whimbrel_charging::{AccountKind, AccountStatus, ChargingFunction};
+    use whimbrel_node::accounts;
+
+    // Beside the store, and where the configuration names another file, which is smaller than what is taken as it is.
+    for named in [false, true] {
+        let host = Host::new();
+        if named {
+            let yaml = fs::read_to_string(host.file()).unwrap();
+            let chf = format!("chf: {{ path: {} }}\n", host.path("chf.db").display());
+            fs::write(host.file(), format!("{yaml}{chf}")).unwrap();
+        }
+        host.add(ONE);
+        let supi = ONE.parse().unwrap();
+        let open = || accounts::open(&host.config()).unwrap();
+        let credit = |function: &mut ChargingFunction, octets, reference: &str| {
+            function.credit(clock::now(), supi, octets, Some(reference)).unwrap().unwrap();
+        };
+        let mut core = open();
+        core.put_account(supi, AccountKind::Prepaid, AccountStatus::Active).unwrap();
+        credit(&mut core, 5000, "first");
+        // It is in the WAL alone, which no copy of the file has.
+        let archive = host.backup("monday.backup");
+        credit(&mut core, 700, "second");
+        let e = host.restore(&archive).unwrap_err();
+        assert!(e.contains("stop the core"), "{e}");
+        assert_eq!(core.account(supi).unwrap().unwrap().credited_octets, 5700, "nothing was changed");
+        drop(core);
+        let done = host.restore(&archive).unwrap();
+        let file = host.config().charging_file();
+        assert!(done.files.contains(&file), "{:?}", done.files);
+        let restored = open();
+        assert_eq!(restored.account(supi).unwrap().unwrap().credited_octets, 5000);
+        restored.verify().unwrap().unwrap();
+        assert!(suffixed(&file, ".before-restore").exists());
+        assert!(!host.names().iter().any(|name| name.ends_with(".charging") || name.contains(".restoring")));
+    }
+}
+
+#[test]
 fn a_new_host_gets_the_configuration_and_the_files_that_it_names() {
     let host = Host::new();
     host.add(ONE);
