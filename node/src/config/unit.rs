@@ -55,7 +55,7 @@ impl Unit {
                 let slices = slices.iter().map(|slice| (NfType::Pcf, Some(*slice), n));
                 [(NfType::Pcf, None, n)].into_iter().chain(slices).collect()
             }
-            // Its accounts have one writer.
+            // All requests go into one file, one transaction after the other.
             NfType::Chf => vec![(NfType::Chf, None, 1)],
         };
         self.functions.iter().flat_map(of).collect()
@@ -210,7 +210,7 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
         (
             NfType::Chf,
             sbi.is_some_and(|sbi| sbi.offer.contains(&OfferedService::Chf)),
-            "the CTA offers the CHF to other SMFs (`sbi.offer`), and its accounts have one writer",
+            "the CTA offers the CHF to other SMFs (`sbi.offer`), and the process that has the accounts sends the orders about their sessions",
             "remove `chf` here, or from `sbi.offer`",
         ),
     ] {

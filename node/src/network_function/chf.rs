@@ -38,6 +38,10 @@ impl ChfProducer {
         let (sender, done) = channel();
         let (orders, woken) = (sender.clone(), wake.clone());
         let thread = ChfThread::start(config, console, move |order| {
+            // A session of another SMF, from a time when the CHF was offered: its consumer learns with its next report.
+            if order.consumer.is_some() {
+                return;
+            }
             let Some(psi) = order.pdu_session_id.and_then(PduSessionId::new) else { return };
             let abort = order.order == NotificationType::AbortCharging;
             report(&orders, &woken, Done::Order(FunctionOrder::Charging { supi: order.supi, psi, abort }));
