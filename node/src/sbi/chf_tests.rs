@@ -331,15 +331,22 @@ fn another_vendors_smf_gets_what_the_specification_says() {
         assert_eq!(unit["grantedUnit"]["totalVolume"], json!(4_900), "the rest, which is the last");
         assert_eq!(unit["finalUnitIndication"]["finalUnitAction"], json!("TERMINATE"));
         assert_eq!(unit["volumeQuotaThreshold"], Json::Null);
-        let released = post(&format!("{location}/release"), octets(&data(2, reporting(2, 9)))).await;
+        let denied = post(&format!("{location}/update"), octets(&data(2, reporting(2, 4_899)))).await;
+        let body: Json = serde_json::from_slice(&denied.body).unwrap();
+        let unit = &body["multipleUnitInformation"][0];
+        assert_eq!((&unit["resultCode"], &unit["grantedUnit"]), (&json!("QUOTA_LIMIT_REACHED"), &Json::Null));
+        // free5GC's SMF stops the traffic at this alone.
+        let triggers = unit["triggers"].as_array().unwrap();
+        assert_eq!((triggers.len(), &triggers[0]["triggerType"]), (1, &json!("QUOTA_EXHAUSTED")));
+        let released = post(&format!("{location}/release"), octets(&data(3, reporting(3, 9)))).await;
         assert_eq!((released.status, released.body.len()), (StatusCode::NO_CONTENT, 0));
-        let late = post(&format!("{location}/update"), octets(&data(3, reporting(3, 9)))).await;
+        let late = post(&format!("{location}/update"), octets(&data(4, reporting(4, 9)))).await;
         assert_eq!(cause(&late), (404, "RESOURCE_CONTEXT_NOT_FOUND".into()));
     });
     let record = &core.accounts().records(None, 0, 10).unwrap()[0];
     assert_eq!(record.consumer.as_deref(), Some("SMF"));
     assert_eq!((record.dnn.as_deref(), record.pdu_session_id), (Some("ims"), Some(5)));
-    assert_eq!((record.s_nssai.as_deref(), record.total().total_octets), (Some("1-00000a"), 110));
+    assert_eq!((record.s_nssai.as_deref(), record.total().total_octets), (Some("1-00000a"), 5_010));
 }
 
 #[test] // TS 29.500 §5.2.7.2, TS 32.291 §6.1.7

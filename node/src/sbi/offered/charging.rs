@@ -216,7 +216,7 @@ fn unit_information(
         rating_group: unit.rating_group,
         granted_unit: granted
             .map(|granted| GrantedUnit { total_volume: Some(granted.octets), ..GrantedUnit::default() }),
-        triggers: granted.and_then(|granted| BoundedList::new(triggers(granted.threshold_octets.is_some()))),
+        triggers: BoundedList::new(triggers(unit.result)).filter(|all| !all.is_empty()),
         validity_time: granted.map(|granted| granted.validity_s),
         quota_holding_time: None,
         final_unit_indication: last.map(|_| FinalUnitIndication {
@@ -234,11 +234,18 @@ fn unit_information(
     }
 }
 
-/// Events at which the consumer of a quota reports.
-fn triggers(has_threshold: bool) -> Vec<ChargingTrigger> {
-    let threshold = has_threshold.then_some(TriggerType::QuotaThreshold);
-    let all = [TriggerType::QuotaExhausted, TriggerType::ValidityTime].into_iter().chain(threshold);
-    all.map(super::super::charging::trigger).collect()
+/// Events at which the consumer of a quota reports. A denial has one, too: free5GC's SMF stops the traffic at it alone, and looks neither at
+/// `resultCode` nor at `finalUnitIndication`.
+fn triggers(result: UnitResult) -> Vec<ChargingTrigger> {
+    let types = match result {
+        UnitResult::Granted(chf::GrantedUnit { threshold_octets: Some(_), .. }) => {
+            &[TriggerType::QuotaExhausted, TriggerType::ValidityTime, TriggerType::QuotaThreshold][..]
+        }
+        UnitResult::Granted(_) => &[TriggerType::QuotaExhausted, TriggerType::ValidityTime],
+        UnitResult::Denied(_) => &[TriggerType::QuotaExhausted],
+        UnitResult::NotApplicable => &[],
+    };
+    types.iter().cloned().map(super::super::charging::trigger).collect()
 }
 
 /// The refusal of a request (TS 32.291 §6.1.7.3, TS 29.500 §5.2.7.2).
