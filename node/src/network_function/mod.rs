@@ -24,7 +24,6 @@ use whimbrel_resilience::link::{
 
 use self::chf::ChfProducer;
 use self::pcf::PcfProducer;
-pub(crate) use self::pcf::slice_of;
 use self::udm::UdmProducer;
 use crate::clock;
 use crate::cluster;

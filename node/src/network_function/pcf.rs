@@ -10,7 +10,7 @@ use whimbrel_control::sm_policy::{
 };
 use whimbrel_control::udm::{ServiceFault, Subscribers, UdmError};
 use whimbrel_ids::{Dnn, Instant, PduSessionId, SNssai, Supi};
-use whimbrel_resilience::link::{FunctionAnswer, FunctionOrder, FunctionRequest};
+use whimbrel_resilience::link::{FunctionAnswer, FunctionOrder, FunctionRequest, PolicyReference};
 use whimbrel_store::Changes;
 
 use super::{LOOKED_EVERY, Producer, RequestId};
@@ -50,8 +50,8 @@ impl PcfProducer {
     fn answer(&mut self, PolicyRequest { supi, psi, operation, .. }: PolicyRequest) -> PolicyAnswer {
         let (s_nssai, dnn) = match operation {
             PolicyOperation::Create(session) => (session.s_nssai, session.dnn),
-            PolicyOperation::Update { reference, .. } => match session_of(&reference) {
-                Some(of) => of,
+            PolicyOperation::Update { reference, .. } => match PolicyReference::read(&reference) {
+                Some(PolicyReference { s_nssai, dnn }) => (s_nssai, dnn),
                 None => return PolicyAnswer::Denied(PolicyDenial::ContextDenied),
             },
             PolicyOperation::Delete { .. } => {
@@ -61,7 +61,7 @@ impl PcfProducer {
         };
         match self.decide(supi, s_nssai, &dnn) {
             Ok(decision) => {
-                let reference = format!("{s_nssai}/{dnn}").into();
+                let reference = PolicyReference { s_nssai, dnn: dnn.clone() }.to_string().into();
                 if self.sessions.len() < SESSIONS_MAX {
                     let session = PolicySession { s_nssai, dnn, decision: decision.clone() };
                     self.sessions.insert((supi, psi), session);
@@ -171,15 +171,4 @@ pub(super) fn with_removals(former: PolicyDecision, mut new: PolicyDecision) -> 
     add(former.qos, &mut new.qos);
     add(former.gates, &mut new.gates);
     new
-}
-
-/// The session of an association, which its identity names: any PCF process can update it.
-fn session_of(reference: &str) -> Option<(SNssai, Dnn)> {
-    let (s_nssai, dnn) = reference.split_once('/')?;
-    Some((s_nssai.parse().ok()?, dnn.parse().ok()?))
-}
-
-/// The slice of an association's session.
-pub(crate) fn slice_of(reference: &str) -> Option<SNssai> {
-    session_of(reference).map(|(s_nssai, _)| s_nssai)
 }

@@ -1,11 +1,13 @@
 //! Messages between a CTA and a network function of its unit that is a process of its own: the service operations of UDM, PCF and CHF in a flat
 //! form, without JSON.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use whimbrel_control::charging::{ChargingAnswer, ChargingRequest};
 use whimbrel_control::sm_policy::{PolicyAnswer, PolicyNotification, PolicyRequest};
 use whimbrel_control::udm::{NfType, UdmAnswer, UdmRequest};
-use whimbrel_ids::{PduSessionId, SNssai, Supi};
+use whimbrel_ids::{Dnn, PduSessionId, SNssai, Supi};
 
 use super::LinkError;
 use super::octets::{read, whole, write};
@@ -93,6 +95,30 @@ pub enum FromFunction {
         /// The session, and what becomes of it.
         order: FunctionOrder,
     },
+}
+
+/// Identity of a policy association at a PCF of the unit. It names the session, so that each process of the PCF knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyReference {
+    /// Slice of the session.
+    pub s_nssai: SNssai,
+    /// Its data network.
+    pub dnn: Dnn,
+}
+
+/// `2-00000a/internet`.
+impl fmt::Display for PolicyReference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.s_nssai, self.dnn)
+    }
+}
+
+impl PolicyReference {
+    /// Reads what `Display` wrote.
+    pub fn read(text: &str) -> Option<Self> {
+        let (s_nssai, dnn) = text.split_once('/')?;
+        Some(Self { s_nssai: s_nssai.parse().ok()?, dnn: dnn.parse().ok()? })
+    }
 }
 
 macro_rules! octets {

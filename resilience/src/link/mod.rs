@@ -21,7 +21,9 @@ use whimbrel_control::config::Config;
 use whimbrel_control::{AssociationId, Batch, Delta, Envelope, Flat, UeId};
 
 use crate::replication::{Checkpoint, CpfId};
-pub use function::{FromFunction, FunctionAnswer, FunctionOrder, FunctionRequest, ToFunction};
+pub use function::{
+    FromFunction, FunctionAnswer, FunctionOrder, FunctionRequest, PolicyReference, ToFunction,
+};
 pub use hello::{Hello, HelloError, LinkRole, LinkVersions, PeerAmfHello};
 pub use octets::{HeartbeatKey, LinkError, ToCpf, ToCta, ToPeer, UeQuery};
 pub(crate) use octets::{read_envelopes, write_envelopes};

@@ -12,6 +12,7 @@
 //! | [`npcf_sm`] | TS 29.512 §5.6 | sessions, PCC and session rules with QoS, charging, gates and usage; reports, notifications | Ethernet, ATSSS, TSN, QoS monitoring, application detection |
 //! | [`nchf`] | TS 32.291 §6.1 | converged charging of PDU sessions, quotas, notifications | charging of SMS, NEF, registration, IMS, ProSe, edge; roaming |
 //! | [`nsmf_pdu_session`] | TS 29.502 §6.1 | SM contexts without roaming | PDU sessions between SMFs, EPS, small data |
+//! | [`multipart`] | TS 29.500 §6.1.2.4 | bodies with N1 and N2 messages | |
 //! | [`namf_comm`] | TS 29.518 §6.1 | transfer of N1 and N2 messages | UE contexts, event subscriptions, non-UE messages |
 //!
 //! Rules of all types: a member that a type does not have is skipped (TS 29.501 §5.2.2.2); a member without a value is left out, and null is
@@ -25,6 +26,7 @@ mod macros;
 
 pub mod common;
 pub mod json;
+pub mod multipart;
 pub mod namf_comm;
 pub mod nausf;
 pub mod nchf;

@@ -15,7 +15,9 @@ use whimbrel_control::{OutputId, UeId};
 use whimbrel_ids::{Instant, SNssai, Supi};
 use whimbrel_link::{Event, LinkId};
 use whimbrel_resilience::CodeVersion;
-use whimbrel_resilience::link::{FromFunction, FunctionAnswer, FunctionRequest, Hello, LinkRole, ToFunction};
+use whimbrel_resilience::link::{
+    FromFunction, FunctionAnswer, FunctionRequest, Hello, LinkRole, PolicyReference, ToFunction,
+};
 use whimbrel_resilience::region::Canary;
 
 use super::{CpfPool, PoolEvent};
@@ -355,7 +357,7 @@ fn slice_of(request: &FunctionRequest) -> Option<SNssai> {
         FunctionRequest::Pcf(request) => match &request.operation {
             PolicyOperation::Create(session) => Some(session.s_nssai),
             PolicyOperation::Update { reference, .. } | PolicyOperation::Delete { reference } => {
-                crate::network_function::slice_of(reference)
+                PolicyReference::read(reference).map(|of| of.s_nssai)
             }
         },
         FunctionRequest::Udm(_) | FunctionRequest::Chf(_) => None,
