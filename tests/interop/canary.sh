@@ -9,6 +9,7 @@ seconds=${1:-60}
 tools=(curl)
 logs=(unit.log play.log canary.log)
 . "$(dirname "$0")/../netns.sh"
+. "$(dirname "$0")/../unit_manager.sh"
 
 cat >"$tmp/unit.yaml" <<END
 n2: { addresses: [127.0.0.31] }
@@ -25,42 +26,18 @@ for n in 7 8; do
 done
 sed -e "s/^seconds: .*/seconds: $seconds/" -e 's/ues: 24/ues: 12/' "$(dirname "$0")/../chaos/ues.yaml" >"$tmp/play.yaml"
 
-unit() { "$WHIMBREL" unit --config "$tmp/unit.yaml"; }
 canary() { "$WHIMBREL" canary --config "$tmp/unit.yaml" "$@"; }
 upgrade() { "$WHIMBREL" upgrade "$@" --config "$tmp/unit.yaml" >"$tmp/canary.log" 2>&1; }
-manager() {
-  "$WHIMBREL" run --unit --config "$tmp/unit.yaml" 2>>"$tmp/unit.log" &
-  manager=$!
-  running+=("$manager")
-}
 # of_canary CODE FIELD: what the canary's version has done: ues 3, procedures 4, failed 5.
 of_canary() { canary 2>/dev/null | awk -v code="$1" -v field="$2" '$1 == code && $2 == "(canary)" { v = $field } END { print v + 0 }'; }
-# until_true WHAT COMMAND...: waits until the command succeeds.
-until_true() {
-  local what=$1
-  shift
-  for _ in $(seq 400); do
-    if "$@"; then return; fi
-    sleep 0.1
-  done
-  canary || true
-  wrong "$what"
-}
-complete() { unit >"$tmp/state" 2>/dev/null && grep -q ' primary ' "$tmp/state" && grep -q ' replica ' "$tmp/state" && ! grep -qE ' (starting|leaving|given-up) ' "$tmp/state"; }
 has_upf() { "$WHIMBREL" why upf --config "$tmp/unit.yaml" 2>/dev/null | grep -q 'is up'; }
 has_procedures() { [ "$(of_canary "$1" 4)" -ge "$2" ]; }
 has_ended() { canary 2>/dev/null | grep -q '^No canary is under way'; }
-# The functions outlive a manager, so they are ended by their own numbers.
-leave() {
-  unit 2>/dev/null | awk '$3 ~ /^[0-9]+$/ { print $3 }' | xargs -r kill -9 2>/dev/null || true
-  finish
-}
-trap leave EXIT
 
 "$WHIMBREL_LAB" ran "$tmp/play.yaml" --write-subscribers "$tmp/ues.csv" >/dev/null
 "$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/unit.yaml" >/dev/null
 manager
-until_true "the unit is not complete" complete
+until_true "the unit is not complete" is_complete
 until_true "the UPF does not answer" has_upf
 if upgrade "$WHIMBREL" --canary 10%; then wrong "the version in force is accepted as a canary"; fi
 grep -q "run code .* already" "$tmp/canary.log" || wrong "a canary of the version in force is not refused with its reason"
@@ -82,11 +59,11 @@ if upgrade "$tmp/version-8"; then wrong "an upgrade begins amid a canary"; fi
 kill -9 "$manager"
 wait "$manager" 2>/dev/null || true
 manager
-until_true "the next manager does not answer" complete
+until_true "the next manager does not answer" is_complete
 canary | grep -q 'code 00000007 .* serves 50 % of UEs' || wrong "the next manager does not know of the canary"
 before=$(of_canary 00000007 4)
 kill -9 "$(unit | awk '$2 == "primary" { print $3; exit }')"
-until_true "the unit is not complete after a takeover" complete
+until_true "the unit is not complete after a takeover" is_complete
 [ "$(of_canary 00000007 4)" -ge "$before" ] || wrong "the canary's figures end with the primary CTA"
 canary share 25% >/dev/null || wrong "its share cannot be changed"
 
@@ -94,7 +71,7 @@ canary share 25% >/dev/null || wrong "its share cannot be changed"
 canary roll-back >"$tmp/canary.log" 2>&1 || { cat "$tmp/canary.log"; wrong "the canary is not rolled back"; }
 has_ended || wrong "the canary goes on after its roll-back"
 ! unit | grep -q ' 00000007 ' || wrong "CPFs of the canary run after its roll-back"
-until_true "the unit is not complete after the roll-back" complete
+until_true "the unit is not complete after the roll-back" is_complete
 
 # One whose CPFs are killed repeatedly is rolled back by itself.
 upgrade "$tmp/version-8" --canary 50% || { cat "$tmp/canary.log"; wrong "the second canary does not begin"; }
@@ -107,7 +84,7 @@ for _ in $(seq 30); do
 done
 until_true "a canary of which CPFs die is not rolled back" has_ended
 canary | grep -q '^last: .*code 00000008 was rolled back: .* of its CPFs were lost' || { canary; wrong "the reason of the roll-back is not shown"; }
-until_true "the unit is not complete after the second roll-back" complete
+until_true "the unit is not complete after the second roll-back" is_complete
 
 # A listed UE; then it is everyone's.
 listed=$(awk -F, 'NR == 2 { print $1 }' "$tmp/ues.csv")
@@ -115,7 +92,7 @@ upgrade "$tmp/version-7" --ues "$listed" || { cat "$tmp/canary.log"; wrong "the 
 until_true "the listed UE is not served by the canary" has_procedures 00000007 3
 [ "$(of_canary 00000007 3)" = 1 ] || wrong "the canary serves other UEs than the listed one"
 canary promote >"$tmp/canary.log" 2>&1 || { cat "$tmp/canary.log"; wrong "the canary is not promoted"; }
-until_true "the unit is not complete after the promotion" complete
+until_true "the unit is not complete after the promotion" is_complete
 [ "$(unit | grep -c ' 00000007 ')" = 6 ] || { unit; wrong "some functions run the former code"; }
 has_ended || wrong "the canary goes on after its promotion"
 

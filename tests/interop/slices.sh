@@ -8,6 +8,7 @@ set -euo pipefail
 tools=(curl python3)
 logs=(unit.log play-1.log play-2.log)
 . "$(dirname "$0")/../netns.sh"
+. "$(dirname "$0")/../unit_manager.sh"
 
 ues=8 # of each slice
 cat >"$tmp/unit.yaml" <<END
@@ -32,24 +33,6 @@ groups:
     repeat: [wait: 0.1, handover: { via: xn }, wait: 0.1, idle, wait: 0.05, return, wait: 0.1, handover: { via: n2 }]
 END
 
-unit() { "$WHIMBREL" unit --config "$tmp/unit.yaml" 2>/dev/null; }
-manager() {
-  "$WHIMBREL" run --unit --config "$tmp/unit.yaml" 2>>"$tmp/unit.log" &
-  manager=$!
-  running+=("$manager")
-}
-# until_true WHAT COMMAND...: waits until the command succeeds.
-until_true() {
-  local what=$1
-  shift
-  for _ in $(seq 400); do
-    if "$@"; then return; fi
-    sleep 0.1
-  done
-  cpfs || true
-  wrong "$what"
-}
-complete() { unit >"$tmp/state" && grep -q ' primary ' "$tmp/state" && grep -q ' replica ' "$tmp/state" && ! grep -qE ' (starting|leaving|given-up) ' "$tmp/state"; }
 # cpfs: a line for each CPF: its number, its slice or -, and the UEs that it serves.
 cpfs() {
   curl -sf --unix-socket "$tmp/unit.db.socket" http://localhost/api/v1/cluster |
@@ -66,12 +49,6 @@ all_have_replicas() {
 }
 # lost N: waits until the CTA has found that this CPF is lost.
 lost() { await unit "the UEs of a lost CPF are served by other CPFs.* cpf=$1 "; }
-# The functions outlive a manager, so they are ended by their own numbers.
-leave() {
-  unit | awk '$3 ~ /^[0-9]+$/ { print $3 }' | xargs -r kill -9 2>/dev/null || true
-  finish
-}
-trap leave EXIT
 
 for slice in 1 2; do
   options=(--imsi "99970000000${slice}001" --gnb-slices 1,2 --slices $slice)
@@ -79,7 +56,7 @@ for slice in 1 2; do
   "$WHIMBREL" subscriber import "$tmp/ues.csv" --config "$tmp/unit.yaml" >/dev/null
 done
 manager
-until_true "the unit is not complete" complete
+until_true "the unit is not complete" is_complete
 for slice in 1 2; do
   options=(--imsi "99970000000${slice}001" --gnb-slices 1,2 --slices $slice --gnb-id ${slice}0 --gnb-address 127.0.${slice}.1)
   "$WHIMBREL_LAB" ran "$tmp/play.yaml" "${options[@]}" --amf 127.0.0.31 -v >"$tmp/play-$slice.log" 2>&1 &
@@ -98,7 +75,7 @@ kill -9 "$(awk '$1 == "cpf-3" { print $3 }' "$tmp/state")"
 lost "$victim"
 until_true "the UEs of the slice are not served by its other CPF" serve $ues $ues
 [ "$(cpfs | awk '$2 == "-" { print $1, $3 }')" = "$(cat "$tmp/others")" ] || wrong "UEs of the other slice have moved"
-until_true "the unit is not complete again" complete
+until_true "the unit is not complete again" is_complete
 until_true "UEs have no replicas" all_have_replicas
 
 # All CPFs of the slice die while there is no manager, one after the other.
@@ -112,7 +89,7 @@ for function in cpf-3 cpf-4; do
 done
 until_true "UEs of a slice without CPFs are not served by the others" serve 0 $((2 * ues))
 manager
-until_true "the next manager does not start the CPFs of the slice" complete
+until_true "the next manager does not start the CPFs of the slice" is_complete
 until_true "the UEs of the slice do not come back to its CPFs" serve $ues $ues
 
 for slice in 1 2; do
