@@ -2,6 +2,8 @@
 
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tracing::error;
@@ -15,6 +17,16 @@ pub fn termination_signals() -> Result<UnixStream, String> {
     }
     read.set_read_timeout(Some(Duration::from_millis(500))).map_err(cannot)?;
     Ok(read)
+}
+
+/// A flag that SIGINT and SIGTERM set. Errors: one sentence.
+pub fn stop_flag() -> Result<Arc<AtomicBool>, String> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone())
+            .map_err(|e| format!("signals cannot be awaited: {e}"))?;
+    }
+    Ok(stop)
 }
 
 /// Waits for a signal, or until what runs is no longer alive. Returns `true` if a signal came.

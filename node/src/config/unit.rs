@@ -109,6 +109,10 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Unit {
                  it, in PROGRAM.sig (TS 33.117 §4.2.3.3.5).",
             ),
         };
+        let twice = unit.functions.iter().enumerate().any(|(n, nf)| unit.functions[..n].contains(nf));
+        if twice {
+            s.refuse("functions", "a function is listed twice", "list each once; `function_instances` says how many processes it has");
+        }
         let what = format!("{} CPFs are too few for a replica of each UE, or too many", unit.cpfs);
         s.bound("cpfs", (2..=CPFS_MAX).contains(&unit.cpfs), what, format!("2 to {CPFS_MAX}"));
         let n = unit.function_instances;
@@ -245,6 +249,7 @@ mod tests {
             ("unit: { canary: { error_margin: 101 } }", "unit.canary.error_margin"),
             ("unit: { slice_cpfs: 0 }", "unit.slice_cpfs"),
             ("unit: { functions: [amf] }", "unit.functions"),
+            ("unit: { functions: [udm, udm] }", "unit.functions"),
             ("unit: { functions: [udm], function_instances: 5 }", "unit.function_instances"),
             ("unit: { functions: [chf] }", "unit.functions"),
             (

@@ -27,6 +27,7 @@ use self::pcf::PcfProducer;
 use self::udm::UdmProducer;
 use crate::clock;
 use crate::cluster;
+use crate::cluster::rejected_peers::RejectedPeers;
 use crate::config::Config;
 use crate::function::{Function, UnitFunction, descriptors};
 
@@ -66,6 +67,7 @@ pub struct NetworkFunctionProcess {
     links: Links,
     events: LinkEvents,
     callers: Vec<LinkId>,
+    rejected: RejectedPeers,
     /// Orders that no CTA has confirmed.
     orders: BTreeMap<u64, FunctionOrder>,
     next_order: u64,
@@ -109,6 +111,7 @@ impl NetworkFunctionProcess {
             links,
             events: LinkEvents::default(),
             callers: Vec::new(),
+            rejected: RejectedPeers::default(),
             orders: BTreeMap::new(),
             next_order: 0,
             frame: Vec::new(),
@@ -200,7 +203,11 @@ impl NetworkFunctionProcess {
                 }
                 self.callers.retain(|caller| *caller != link);
             }
-            Event::Rejected { peer, reason } => warn!(%peer, %reason, "an incoming link was rejected"),
+            Event::Rejected { peer, reason } => {
+                if self.rejected.allows(now, peer, reason.label()) {
+                    warn!(%peer, %reason, "an incoming link was rejected; further ones from this address are only counted");
+                }
+            }
         }
     }
 

@@ -62,7 +62,7 @@ impl PcfProducer {
         match self.decide(supi, s_nssai, &dnn) {
             Ok(decision) => {
                 let reference = PolicyReference { s_nssai, dnn: dnn.clone() }.to_string().into();
-                if self.sessions.len() < SESSIONS_MAX {
+                if self.sessions.len() < SESSIONS_MAX || self.sessions.contains_key(&(supi, psi)) {
                     let session = PolicySession { s_nssai, dnn, decision: decision.clone() };
                     self.sessions.insert((supi, psi), session);
                 }

@@ -206,14 +206,14 @@ impl Producer for LateProducer {
 }
 
 /// A CTA's end.
-struct Caller {
+struct CallingCta {
     links: Links,
     link: LinkId,
     up: bool,
     came: Vec<FromFunction>,
 }
 
-impl Caller {
+impl CallingCta {
     fn new(to: std::net::SocketAddr, role: LinkRole) -> Self {
         let mut links = Links::open(LinkSettings::new(Hello::own(role).to_octets())).unwrap();
         let link = links.connect(clock::now(), to);
@@ -257,7 +257,7 @@ fn an_order_comes_again_to_the_next_cta_until_one_confirms_it_and_only_ctas_are_
     let producer = Box::new(LateProducer(orders.clone(), Vec::new()));
     let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap());
     let mut process = NetworkFunctionProcess::over(NfType::Pcf, Some(SNssai::sst(2)), producer, links, wake);
-    let mut cta = Caller::new(at, LinkRole::Cta);
+    let mut cta = CallingCta::new(at, LinkRole::Cta);
     let serves = "Serves { function: Pcf, slice: Some(2) }";
     assert_eq!(cta.turns(&mut process), [serves]);
     let psi = PduSessionId::new(1).unwrap();
@@ -271,14 +271,14 @@ fn an_order_comes_again_to_the_next_cta_until_one_confirms_it_and_only_ctas_are_
     );
     // It dies before it confirms.
     drop(cta);
-    let mut cpf = Caller::new(at, LinkRole::Cpf);
+    let mut cpf = CallingCta::new(at, LinkRole::Cpf);
     assert!(cpf.turns(&mut process).is_empty() && !cpf.up, "it is no CTA");
-    let mut next = Caller::new(at, LinkRole::Cta);
+    let mut next = CallingCta::new(at, LinkRole::Cta);
     let came = next.turns(&mut process);
     assert!(came[0] == serves && came[1].starts_with("Order { number: 0"), "{came:?}");
     next.send(&ToFunction::Taken(0));
     next.turns(&mut process);
-    let mut last = Caller::new(at, LinkRole::Cta);
+    let mut last = CallingCta::new(at, LinkRole::Cta);
     assert_eq!(last.turns(&mut process), [serves]);
     // A message that is none ends the link.
     last.links.send(last.link, b"\xff\xff");

@@ -21,8 +21,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::Signal;
 use tracing::{error, info, warn};
 use whimbrel_control::udm::NfType;
+use whimbrel_resilience::region::UeKind;
 
-pub(super) use self::functions::Placement;
 use self::functions::{FunctionRecord, ManagedFunction, adopt, free_area, missing, missing_network};
 use super::canary::Canary;
 use super::process::Process;
@@ -213,13 +213,11 @@ impl Manager {
         let config = &self.config;
         let slices = config.cluster.slices.iter().map(|slice| (Some(*slice), config.unit.slice_cpfs));
         let required: Vec<_> = [(None, config.unit.cpfs)].into_iter().chain(slices).collect();
-        let there: Vec<_> =
-            self.functions.iter().map(|(function, member)| (*function, member.placement)).collect();
+        let there: Vec<_> = self.functions.iter().map(|(function, member)| (*function, member.ues)).collect();
         let network = config.unit.network_functions(&config.cluster.slices);
-        for (function, placement) in
-            missing(&required, &there).into_iter().chain(missing_network(&network, &there))
+        for (function, ues) in missing(&required, &there).into_iter().chain(missing_network(&network, &there))
         {
-            self.add_placed(function, &self.program.clone(), placement);
+            self.add_for(function, &self.program.clone(), ues);
         }
     }
 
@@ -230,9 +228,9 @@ impl Manager {
 
     /// CPFs of the canary, and a network function of each kind that may have several, which are started at once.
     pub(super) fn add_canary_cpfs(&mut self, n: u16, program: &Program) {
-        let canary = Placement { canary: true, slice: None };
+        let canary = UeKind { canary: true, slice: None };
         let last = self.last_cpf();
-        (1..=n).for_each(|n| self.add_placed(Function::Cpf(last + n), program, canary));
+        (1..=n).for_each(|n| self.add_for(Function::Cpf(last + n), program, canary));
         let stand = self.canary_network_functions();
         for nf in self.config.unit.functions.clone() {
             let is_it = |function: &Function| matches!(function, Function::Network(kind, _) if *kind == nf);
@@ -241,14 +239,14 @@ impl Manager {
             }
             let free = (1..=u16::MAX).map(|n| Function::Network(nf, n));
             let free = free.clone().find(|function| !self.functions.contains_key(function));
-            free.iter().for_each(|function| self.add_placed(*function, program, canary));
+            free.iter().for_each(|function| self.add_for(*function, program, canary));
         }
     }
 
     /// The network functions of the canary.
     pub(super) fn canary_network_functions(&self) -> Vec<Function> {
         let its = |(function, member): &(&Function, &ManagedFunction)| {
-            matches!(function, Function::Network(..)) && member.placement.canary
+            matches!(function, Function::Network(..)) && member.ues.canary
         };
         self.functions.iter().filter(its).map(|(function, _)| *function).collect()
     }
@@ -256,7 +254,7 @@ impl Manager {
     /// Replaces the network functions by the program that is in force: requests wait meanwhile.
     pub(super) fn replace_network_functions(&mut self) {
         let is_one = |(function, member): &(&Function, &ManagedFunction)| {
-            matches!(function, Function::Network(..)) && !member.placement.canary
+            matches!(function, Function::Network(..)) && !member.ues.canary
         };
         let all: Vec<Function> =
             self.functions.iter().filter(is_one).map(|(function, _)| *function).collect();
@@ -270,12 +268,10 @@ impl Manager {
     }
 
     /// The CPFs: those of the canary, or the others.
-    pub(super) fn cpfs(&self, canary: bool) -> Vec<(Function, Placement)> {
-        let cpfs = self
-            .functions
-            .iter()
-            .filter(|(f, m)| matches!(f, Function::Cpf(_)) && m.placement.canary == canary);
-        cpfs.map(|(function, member)| (*function, member.placement)).collect()
+    pub(super) fn cpfs(&self, canary: bool) -> Vec<(Function, UeKind)> {
+        let cpfs =
+            self.functions.iter().filter(|(f, m)| matches!(f, Function::Cpf(_)) && m.ues.canary == canary);
+        cpfs.map(|(function, member)| (*function, member.ues)).collect()
     }
 
     /// The CPFs of the canary.
@@ -285,7 +281,7 @@ impl Manager {
 
     /// How often CPFs of the canary have ended unasked.
     pub(super) fn canary_ends(&self) -> u64 {
-        self.functions.values().filter(|member| member.placement.canary).map(|member| member.ended).sum()
+        self.functions.values().filter(|member| member.ues.canary).map(|member| member.ended).sum()
     }
 
     /// Whether a CPF that is not the canary's runs this code.
@@ -325,7 +321,7 @@ impl Manager {
         }
         // The others of their kind get its program, too.
         self.canary_network_functions().into_iter().for_each(|function| self.ask_to_leave(function));
-        self.functions.values_mut().for_each(|member| member.placement.canary = false);
+        self.functions.values_mut().for_each(|member| member.ues.canary = false);
         self.save();
         canary.promoted(self);
     }
@@ -341,13 +337,13 @@ impl Manager {
 
     /// A further function, which is started at once.
     pub(super) fn add(&mut self, function: Function) {
-        self.add_placed(function, &self.program.clone(), Placement::default());
+        self.add_for(function, &self.program.clone(), UeKind::default());
     }
 
     /// The same with a program and for UEs of its own.
-    pub(super) fn add_placed(&mut self, function: Function, program: &Program, placement: Placement) {
+    pub(super) fn add_for(&mut self, function: Function, program: &Program, ues: UeKind) {
         let area = free_area(self.functions.values());
-        let managed = ManagedFunction::new(program.clone(), area, placement);
+        let managed = ManagedFunction::new(program.clone(), area, ues);
         self.functions.insert(function, managed);
     }
 
@@ -359,7 +355,7 @@ impl Manager {
             Function::Cpf(_) => command.args(["cpf", "--region", &self.config.cluster.region.to_string()]),
             Function::Network(..) => command.arg("network-function"),
         };
-        let slice = self.functions.get(&function).and_then(|member| member.placement.slice);
+        let slice = self.functions.get(&function).and_then(|member| member.ues.slice);
         if let Some(slice) = slice {
             command.args(["--slice", &slice.to_string()]);
         }
@@ -475,7 +471,7 @@ impl Manager {
             .filter_map(|(function, m)| {
                 let run = m.process.as_ref()?.run;
                 let (function, program) = (function.to_string(), m.program.path().to_path_buf());
-                Some(FunctionRecord { function, run, program, area: m.area, placement: m.placement })
+                Some(FunctionRecord { function, run, program, area: m.area, ues: m.ues })
             })
             .collect();
         let written = serde_json::to_vec(&left)
@@ -707,7 +703,7 @@ impl Manager {
                 }
                 (Some(_), Function::UpfReplica) if self.service.beats_of(*function) == 0 => "starting",
                 (Some(_), Function::UpfReplica) => "frozen",
-                (Some(_), _) if m.placement.canary => "canary",
+                (Some(_), _) if m.ues.canary => "canary",
                 (Some(_), _) => "running",
             };
             FunctionStatus {

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use tracing::info;
 use whimbrel_ids::SNssai;
+use whimbrel_resilience::region::UeKind;
 
-use super::manager::{Manager, Placement};
+use super::manager::Manager;
 use super::program::Program;
 use crate::function::Function;
 
@@ -123,7 +124,7 @@ impl Upgrade {
         });
         let (last, new) = (manager.last_cpf(), slices.len());
         for (n, slice) in (1..).zip(slices) {
-            manager.add_placed(Function::Cpf(last + n), program, Placement { canary, slice });
+            manager.add_for(Function::Cpf(last + n), program, UeKind { canary, slice });
         }
         let until = Instant::now() + STEP_WITHIN;
         let old_cpfs = old.into_iter().map(|(function, _)| function).collect();

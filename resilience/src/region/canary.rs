@@ -57,8 +57,8 @@ impl Canary {
     }
 }
 
-/// By which CPFs a UE is to be served, where there are several kinds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// By which CPFs and network functions a UE is to be served, where there are several kinds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UeKind {
     /// By those of the canary.
     pub canary: bool,

@@ -21,7 +21,7 @@ pub const NGAP: &str = "application/vnd.3gpp.ngap";
 
 /// A binary part of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part<'a> {
+pub struct BodyPart<'a> {
     /// The identity by which the JSON body refers to the part, without angle brackets.
     pub content_id: &'a str,
     /// Its media type, such as [`NAS_5G`].
@@ -36,7 +36,7 @@ pub struct Multipart<'a> {
     /// The JSON body.
     pub json: &'a [u8],
     /// The other parts, in their order.
-    pub parts: Vec<Part<'a>>,
+    pub parts: Vec<BodyPart<'a>>,
 }
 
 /// Why a body is not read.
@@ -86,7 +86,7 @@ impl<'a> Multipart<'a> {
             }
         };
         let delimiter = [b"\r\n", delimiter.as_slice()].concat();
-        let (mut rest, mut json, mut parts) = (first, None, Vec::<Part<'a>>::new());
+        let (mut rest, mut json, mut parts) = (first, None, Vec::<BodyPart<'a>>::new());
         while !rest.starts_with(b"--") {
             let (content, next) = after(rest, &delimiter).ok_or(MultipartError::Truncated)?;
             let content = content.strip_prefix(b"\r\n").ok_or(MultipartError::Headers)?;
@@ -105,7 +105,7 @@ impl<'a> Multipart<'a> {
                     return Err(MultipartError::ContentId);
                 }
                 let content_type = headers.content_type.unwrap_or("text/plain");
-                parts.push(Part { content_id, content_type, octets });
+                parts.push(BodyPart { content_id, content_type, octets });
             }
             if parts.len() >= PARTS_MAX {
                 return Err(MultipartError::TooManyParts);
@@ -116,7 +116,7 @@ impl<'a> Multipart<'a> {
     }
 
     /// The part to which the JSON body refers by this identity.
-    pub fn part(&self, content_id: &str) -> Option<&Part<'a>> {
+    pub fn part(&self, content_id: &str) -> Option<&BodyPart<'a>> {
         let content_id = without_brackets(content_id);
         self.parts.iter().find(|part| part.content_id == content_id)
     }
@@ -135,7 +135,7 @@ impl<'a> Multipart<'a> {
         }
         let mut body = format!("--{boundary}\r\nContent-Type: application/json\r\n\r\n").into_bytes();
         body.extend_from_slice(self.json);
-        for Part { content_id, content_type, octets } in &self.parts {
+        for BodyPart { content_id, content_type, octets } in &self.parts {
             let head = format!(
                 "\r\n--{boundary}\r\nContent-Type: {content_type}\r\nContent-Id: {content_id}\r\n\r\n"
             );
@@ -218,7 +218,7 @@ mod tests {
         let body = "ignored\r\n--b\r\ncontent-type: application/json; charset=utf-8\r\n\r\n{}\r\n--b\r\nContent-Id: <n1>\r\nContent-Type: application/vnd.3gpp.5gnas\r\nContent-Transfer-Encoding: binary\r\n\r\n\x01\r\n\r\n\x02\r\n--b\r\nContent-ID:n2\r\n\r\n\r\n--b--\r\n";
         let read = read(body).unwrap();
         assert_eq!(read.json, b"{}");
-        let n1 = Part { content_id: "n1", content_type: NAS_5G, octets: b"\x01\r\n\r\n\x02" };
+        let n1 = BodyPart { content_id: "n1", content_type: NAS_5G, octets: b"\x01\r\n\r\n\x02" };
         assert_eq!((read.part("n1"), read.part("<n1>")), (Some(&n1), Some(&n1)));
         assert_eq!(read.part("n2").map(|part| part.octets), Some(&b""[..]));
         assert_eq!(read.part("n3"), None);
@@ -291,7 +291,7 @@ mod tests {
                 .collect();
             let part = |(content_id, octets): &'_ (String, Vec<u8>)| -> (String, Vec<u8>) { (content_id.clone(), octets.clone()) };
             let owned: Vec<_> = parts.iter().map(part).collect();
-            let parts = owned.iter().map(|(id, octets)| Part { content_id: id, content_type: NGAP, octets });
+            let parts = owned.iter().map(|(id, octets)| BodyPart { content_id: id, content_type: NGAP, octets });
             let multipart = Multipart { json: json.as_bytes(), parts: parts.collect() };
             let (content_type, body) = multipart.write();
             prop_assert_eq!(Multipart::read(&content_type, &body), Ok(multipart));

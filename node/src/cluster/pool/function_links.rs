@@ -3,7 +3,7 @@
 //!
 //! Each request may be repeated without harm, so that one whose function dies goes to another instance, or waits for the next one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use whimbrel_resilience::region::Canary;
 use super::{CpfPool, PoolEvent};
 use crate::config::Unit;
 use crate::function::{Function, UnitDirectory};
+use crate::log_limiter::LogLimiter;
 use crate::observation::{Condition, Metric, MetricSample};
 
 /// Between two looks for functions that have started: as long as one is missing, and later.
@@ -82,6 +83,9 @@ pub(super) struct FunctionLinks {
     next: u64,
     /// Requests, and those that failed, by function.
     counts: BTreeMap<NfType, (u64, u64)>,
+    /// Functions of which a request has failed since one was answered.
+    failing: BTreeSet<NfType>,
+    log: LogLimiter<(NfType, String)>,
 }
 
 impl FunctionLinks {
@@ -135,6 +139,8 @@ impl CpfPool {
             requests: BTreeMap::new(),
             next: 0,
             counts: BTreeMap::new(),
+            failing: BTreeSet::new(),
+            log: LogLimiter::new("the network functions of this unit"),
         });
     }
 
@@ -155,7 +161,7 @@ impl CpfPool {
         let is_full = functions.requests.len() >= UNDER_WAY_MAX;
         functions.requests.insert(number, SentRequest { query, nf, link: None, until });
         if is_full {
-            return self.function_failed(number, ServiceFault::Busy);
+            return self.function_failed(now, number, ServiceFault::Busy);
         }
         if let Some(link) = link {
             self.send_request(number, link);
@@ -230,17 +236,23 @@ impl CpfPool {
         let late: Vec<(u64, bool)> = late.map(|(number, sent)| (*number, sent.link.is_some())).collect();
         for (number, was_sent) in late {
             let fault = if was_sent { ServiceFault::TimedOut } else { ServiceFault::NotConnected };
-            self.function_failed(number, fault);
+            self.function_failed(now, number, fault);
         }
     }
 
-    fn function_failed(&mut self, number: u64, fault: ServiceFault) {
+    fn function_failed(&mut self, now: Instant, number: u64, fault: ServiceFault) {
         let Some(functions) = &mut self.functions else { return };
         let Some(sent) = functions.requests.remove(&number) else { return };
         functions.counts.entry(sent.nf).or_default().1 += 1;
-        let sentence =
-            format!("the {} of this unit fails: {fault}; the log of its process says more", sent.nf);
-        self.console.components(|c| c.set(word_of(sent.nf), Condition::Limited, sentence));
+        functions.failing.insert(sent.nf);
+        let sentence = format!(
+            "the {} of this unit fails: {fault}; look at its process with `whimbrel unit`, and at its log",
+            sent.nf
+        );
+        if functions.log.allows(now, (sent.nf, fault.to_string())) {
+            warn!("{sentence}");
+        }
+        self.show_function(sent.nf, Condition::Limited, sentence);
         let FunctionQuery { ue, to, request } = sent.query;
         let answer = match &request {
             FunctionRequest::Udm(request) => FunctionAnswer::Udm(crate::sbi::failed(request, fault)),
@@ -277,13 +289,12 @@ impl CpfPool {
                     instance.state = InstanceState::Serves(code, slice);
                     info!(%function, "a network function of this unit serves");
                     if let Function::Network(nf, _) = function {
-                        let what = "a process of this unit answers";
-                        self.console.components(|c| c.set(word_of(nf), Condition::Up, what));
+                        self.show_function(nf, Condition::Up, "a process of this unit answers");
                     }
                     self.send_waiting();
                 }
                 (Ok(FromFunction::Answer { number, answer }), InstanceState::Serves(..)) => {
-                    self.function_answered(number, answer);
+                    self.function_answered(now, number, answer);
                 }
                 (Ok(FromFunction::Order { number, order }), InstanceState::Serves(..)) => {
                     self.pool_events.push(PoolEvent::FunctionOrdered(*link, number, order));
@@ -304,7 +315,7 @@ impl CpfPool {
         true
     }
 
-    fn function_answered(&mut self, number: u64, answer: FunctionAnswer) {
+    fn function_answered(&mut self, now: Instant, number: u64, answer: FunctionAnswer) {
         let Some(functions) = &mut self.functions else { return };
         // One that was too late is not awaited any more.
         let Some(sent) = functions.requests.get(&number) else { return };
@@ -314,9 +325,12 @@ impl CpfPool {
             FunctionAnswer::Chf(_) => sent.nf == NfType::Chf,
         };
         if !fits {
-            return self.function_failed(number, ServiceFault::InvalidAnswer);
+            return self.function_failed(now, number, ServiceFault::InvalidAnswer);
         }
         if let Some(sent) = functions.requests.remove(&number) {
+            if functions.failing.remove(&sent.nf) {
+                self.show_function(sent.nf, Condition::Up, "a process of this unit answers");
+            }
             self.pool_events.push(PoolEvent::FunctionAnswered(sent.query, answer));
         }
     }
@@ -339,7 +353,21 @@ impl CpfPool {
             .values_mut()
             .filter(|sent| sent.link == Some(link))
             .for_each(|sent| sent.link = None);
+        if let Function::Network(nf, _) = function
+            && functions.serving(nf).next().is_none()
+        {
+            self.show_function(
+                nf,
+                Condition::Limited,
+                "none of its processes serves: requests wait for the next one",
+            );
+        }
         self.send_waiting();
+    }
+
+    /// Shows a function's condition in the status.
+    fn show_function(&self, nf: NfType, condition: Condition, detail: impl Into<String>) {
+        self.console.components(|c| c.set(word_of(nf), condition, detail));
     }
 }
 
@@ -394,8 +422,6 @@ const fn word_of(nf: NfType) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use whimbrel_control::sm_policy::PolicyRequest;
     use whimbrel_control::udm::UdmAnswer;
     use whimbrel_ids::{PduSessionId, Seid};
@@ -445,22 +471,22 @@ mod tests {
     }
 
     /// A CTA and its unit's directory.
-    struct Unit {
+    struct TestUnit {
         folder: tempfile::TempDir,
         made: Made,
         cta: CpfPool,
     }
 
-    fn unit(yaml: &str) -> Unit {
+    fn unit(yaml: &str) -> TestUnit {
         let (folder, made) = (tempfile::tempdir().unwrap(), create().unwrap());
         let mut cta = pool_of_pair();
         cta.links.share(made.open(0).unwrap()).unwrap();
         let config = config::parse(yaml, std::path::Path::new("u.yaml")).unwrap();
         cta.link_functions(UnitDirectory::of(folder.path()), &config.unit, &config.cluster.slices);
-        Unit { folder, made, cta }
+        TestUnit { folder, made, cta }
     }
 
-    impl Unit {
+    impl TestUnit {
         /// A function that listens, in the area of this number.
         fn function(&self, function: Function, area: usize, code: CodeVersion) -> ScriptedFunction {
             let hello = Hello { role: LinkRole::Function, code };
@@ -575,11 +601,22 @@ mod tests {
         let all = &mut [(&mut udm, serves(NfType::Udm, None))];
         come.extend(unit.until(all, |cta, _| cta.functions.as_ref().unwrap().requests.is_empty()));
         assert_eq!(answers(&come), ["2 Udm(Registered(Err(Remote(InvalidAnswer))))"]);
+        let condition = |cta: &CpfPool| cta.console.components(|c| c.get("udm").map(|udm| udm.condition));
+        assert_eq!(condition(&unit.cta), Some(Condition::Limited));
+        unit.cta.ask_function(clock::now(), register(3));
+        let all = &mut [(&mut udm, serves(NfType::Udm, None))];
+        unit.until(all, |_, all| all[0].0.requests.len() == 2);
+        let number = udm.requests[1].0;
+        udm.send(&FromFunction::Answer { number, answer: FunctionAnswer::Udm(UdmAnswer::Noted) });
+        let all = &mut [(&mut udm, serves(NfType::Udm, None))];
+        unit.until(all, |cta, _| cta.functions.as_ref().unwrap().requests.is_empty());
+        assert_eq!(condition(&unit.cta), Some(Condition::Up));
         let samples = unit.cta.function_samples();
-        assert_eq!(samples.iter().map(|sample| sample.value).collect::<Vec<_>>(), [2, 2]);
+        assert_eq!(samples.iter().map(|sample| sample.value).collect::<Vec<_>>(), [3, 2]);
         // What is no message, or not due, ends the link.
         udm.send(&serves(NfType::Udm, None));
         unit.until(&mut [], |cta, _| serving(cta) == 0);
+        assert_eq!(condition(&unit.cta), Some(Condition::Limited));
     }
 
     #[test]
@@ -632,7 +669,7 @@ mod tests {
                 FunctionRequest::Pcf(PolicyRequest { supi: supi(), psi, session: Seid(1), operation }),
             )
         };
-        let chosen = |unit: &Unit, reference, canary: Option<&Canary>| -> BTreeSet<u64> {
+        let chosen = |unit: &TestUnit, reference, canary: Option<&Canary>| -> BTreeSet<u64> {
             let functions = unit.cta.functions.as_ref().unwrap();
             let all = (0..20).filter_map(|slot| functions.choose(&update(slot, reference), canary));
             all.map(|link| link.0).collect()

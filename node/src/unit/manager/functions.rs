@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 use whimbrel_control::udm::NfType;
 use whimbrel_ids::SNssai;
+use whimbrel_resilience::region::UeKind;
 
 use crate::function::{Function, UnitDirectory};
 use crate::unit::process::Process;
@@ -24,7 +25,8 @@ pub(super) struct ManagedFunction {
     pub(super) program: Program,
     /// The number of its areas, of which each process that is started gets new ones; `None`: all numbers are taken, or its manager knew of none.
     pub(super) area: Option<usize>,
-    pub(super) placement: Placement,
+    /// The UEs that it serves, of a CPF or a network function.
+    pub(super) ues: UeKind,
     pub(super) since: Instant,
     pub(super) restarts: Restarts,
     /// When it is started again; `None` with no process: never.
@@ -42,15 +44,6 @@ pub(super) struct ManagedFunction {
     pub(super) silent: u32,
 }
 
-/// The UEs for which a CPF or a network function of a unit is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::unit) struct Placement {
-    /// Those of the canary.
-    pub(in crate::unit) canary: bool,
-    /// Those of this slice; `None`: those of no slice that has functions of its own.
-    pub(in crate::unit) slice: Option<SNssai>,
-}
-
 /// A running function, as the manager that starts next adopts it.
 #[derive(Serialize, Deserialize)]
 pub(super) struct FunctionRecord {
@@ -60,21 +53,21 @@ pub(super) struct FunctionRecord {
     #[serde(default)]
     pub(super) area: Option<usize>,
     #[serde(default, rename = "cpf")]
-    pub(super) placement: Placement,
+    pub(super) ues: UeKind,
 }
 
 impl ManagedFunction {
     /// A function that is started at once.
-    pub(super) fn new(program: Program, area: Option<usize>, placement: Placement) -> Self {
-        Self { due: Some(Instant::now()), ..Self::of(None, program, area, placement) }
+    pub(super) fn new(program: Program, area: Option<usize>, ues: UeKind) -> Self {
+        Self { due: Some(Instant::now()), ..Self::of(None, program, area, ues) }
     }
 
-    fn of(process: Option<Process>, program: Program, area: Option<usize>, placement: Placement) -> Self {
+    fn of(process: Option<Process>, program: Program, area: Option<usize>, ues: UeKind) -> Self {
         Self {
             process,
             program,
             area,
-            placement,
+            ues,
             since: Instant::now(),
             restarts: Restarts::default(),
             due: None,
@@ -99,37 +92,37 @@ pub(super) fn free_area<'a>(functions: impl Iterator<Item = &'a ManagedFunction>
 /// upgrade its CPFs have other numbers than at first; those of a canary do not count.
 pub(super) fn missing(
     required: &[(Option<SNssai>, u16)],
-    there: &[(Function, Placement)],
-) -> Vec<(Function, Placement)> {
+    there: &[(Function, UeKind)],
+) -> Vec<(Function, UeKind)> {
     let is_free = |function: &Function| there.iter().all(|(other, _)| other != function);
     let others =
         [Function::Upf, Function::UpfReplica, Function::Cta(1), Function::Cta(2)].into_iter().filter(is_free);
     let lacking = required.iter().flat_map(|(slice, n)| {
-        let of = Placement { canary: false, slice: *slice };
+        let of = UeKind { canary: false, slice: *slice };
         let is_its =
-            |(function, cpf): &&(Function, Placement)| matches!(function, Function::Cpf(_)) && *cpf == of;
+            |(function, cpf): &&(Function, UeKind)| matches!(function, Function::Cpf(_)) && *cpf == of;
         let lacking = usize::from(*n).saturating_sub(there.iter().filter(is_its).count());
         std::iter::repeat_n(of, lacking)
     });
     let free = (1..=u16::MAX).map(Function::Cpf).filter(is_free);
-    others.map(|function| (function, Placement::default())).chain(free.zip(lacking)).collect()
+    others.map(|function| (function, UeKind::default())).chain(free.zip(lacking)).collect()
 }
 
 /// The same for network functions: so many of each kind, for each slice and for none.
 pub(super) fn missing_network(
     required: &[(NfType, Option<SNssai>, u16)],
-    there: &[(Function, Placement)],
-) -> Vec<(Function, Placement)> {
-    let mut all: Vec<(Function, Placement)> = there.to_vec();
+    there: &[(Function, UeKind)],
+) -> Vec<(Function, UeKind)> {
+    let mut all: Vec<(Function, UeKind)> = there.to_vec();
     for (nf, slice, n) in required {
-        let placement = Placement { canary: false, slice: *slice };
-        let is_its = |(function, of): &&(Function, Placement)| {
-            matches!(function, Function::Network(kind, _) if kind == nf) && *of == placement
+        let ues = UeKind { canary: false, slice: *slice };
+        let is_its = |(function, of): &&(Function, UeKind)| {
+            matches!(function, Function::Network(kind, _) if kind == nf) && *of == ues
         };
         for _ in all.iter().filter(is_its).count()..usize::from(*n) {
             let free = (1..).map(|n| Function::Network(*nf, n));
             let free = free.take(usize::from(u16::MAX)).find(|f| all.iter().all(|(other, _)| other != f));
-            all.extend(free.map(|function| (function, placement)));
+            all.extend(free.map(|function| (function, ues)));
         }
     }
     all.split_off(there.len())
@@ -149,15 +142,14 @@ pub(super) fn adopt(
         }
         Vec::new()
     });
-    let functions =
-        records.into_iter().filter_map(|FunctionRecord { function, run, program, area, placement }| {
-            let process = Process::adopt(run)?;
-            let opened = Program::open(&program, rules)
-                .inspect_err(|e| warn!(function, "it is started again with the manager's program: {e}"));
-            let program = opened.unwrap_or_else(|_| own.clone());
-            let managed = ManagedFunction::of(Some(process), program, area, placement);
-            Some((function.parse().ok()?, managed))
-        });
+    let functions = records.into_iter().filter_map(|FunctionRecord { function, run, program, area, ues }| {
+        let process = Process::adopt(run)?;
+        let opened = Program::open(&program, rules)
+            .inspect_err(|e| warn!(function, "it is started again with the manager's program: {e}"));
+        let program = opened.unwrap_or_else(|_| own.clone());
+        let managed = ManagedFunction::of(Some(process), program, area, ues);
+        Some((function.parse().ok()?, managed))
+    });
     functions.collect()
 }
 
@@ -172,7 +164,7 @@ mod tests {
     fn a_manager_starts_what_the_functions_that_it_adopts_lack_and_no_cpf_too_many() {
         use Function::{Cpf, Cta, Upf, UpfReplica};
         let missing = |cpfs, there: &[Function]| -> Vec<Function> {
-            let there: Vec<_> = there.iter().map(|function| (*function, Placement::default())).collect();
+            let there: Vec<_> = there.iter().map(|function| (*function, UeKind::default())).collect();
             super::missing(&[(None, cpfs)], &there).into_iter().map(|(function, _)| function).collect()
         };
         assert_eq!(missing(2, &[]), [Upf, UpfReplica, Cta(1), Cta(2), Cpf(1), Cpf(2)]);
@@ -202,7 +194,7 @@ mod tests {
     #[test]
     fn network_functions_are_counted_by_kind_and_slice_and_get_free_numbers() {
         use Function::Network;
-        let placed = |canary, slice| Placement { canary, slice };
+        let placed = |canary, slice| UeKind { canary, slice };
         let slice = Some(SNssai::sst(2));
         let required = [(NfType::Udm, None, 2), (NfType::Pcf, None, 1), (NfType::Pcf, slice, 1)];
         let (udm, pcf) = (|n| Network(NfType::Udm, n), |n| Network(NfType::Pcf, n));
@@ -219,11 +211,11 @@ mod tests {
     fn cpfs_of_a_canary_and_of_slices_are_counted_by_themselves() {
         use Function::{Cpf, Cta, Upf, UpfReplica};
         let slice = Some(SNssai::sst(2));
-        let (common, own) = (Placement::default(), Placement { canary: false, slice });
-        let canary = Placement { canary: true, slice: None };
+        let (common, own) = (UeKind::default(), UeKind { canary: false, slice });
+        let canary = UeKind { canary: true, slice: None };
         let others = [Upf, UpfReplica, Cta(1), Cta(2)].map(|function| (function, common));
         let required = [(None, 2), (slice, 1)];
-        let there = |cpfs: &[(Function, Placement)]| [&others[..], cpfs].concat();
+        let there = |cpfs: &[(Function, UeKind)]| [&others[..], cpfs].concat();
         assert_eq!(missing(&required, &there(&[])), [(Cpf(1), common), (Cpf(2), common), (Cpf(3), own)]);
         let amid = there(&[(Cpf(1), common), (Cpf(3), own), (Cpf(4), canary), (Cpf(5), canary)]);
         assert_eq!(missing(&required, &amid), [(Cpf(2), common)], "the canary's do not count");

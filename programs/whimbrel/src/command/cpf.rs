@@ -2,8 +2,6 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use tracing::info;
@@ -17,6 +15,7 @@ use whimbrel_node::config::{Log, LogFormat, LogLevel, MemoryOptions};
 use whimbrel_node::function::{self, FunctionOptions, descriptors};
 use whimbrel_node::logging;
 use whimbrel_node::observation::Console;
+use whimbrel_node::signals;
 use whimbrel_resilience::region::Region;
 
 /// Port of a CTA on the same host, by default.
@@ -74,11 +73,7 @@ pub(crate) struct Options {
 
 /// Serves until SIGINT or SIGTERM. The rest of its configuration comes from its CTA.
 pub(crate) fn run(options: Options) -> Done {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, stop.clone())
-            .map_err(|e| format!("signals cannot be awaited: {e}"))?;
-    }
+    let stop = signals::stop_flag()?;
     let log = Log { level: LogLevel::Info, format: LogFormat::Text, supi: false };
     let own = options.function.unit_function()?;
     let name = own.as_ref().map(|own| own.function.to_string());

@@ -1,8 +1,5 @@
 //! `whimbrel network-function`: a UDM, PCF or CHF of a unit, which the unit's manager starts.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use clap::Args;
 use tracing::info;
 use whimbrel_cli::Done;
@@ -11,6 +8,7 @@ use whimbrel_node::config;
 use whimbrel_node::function::{FunctionOptions, descriptors};
 use whimbrel_node::logging;
 use whimbrel_node::network_function::NetworkFunctionProcess;
+use whimbrel_node::signals;
 
 use crate::cli::ConfigFile;
 
@@ -27,11 +25,7 @@ pub(crate) struct Options {
 
 /// Serves until SIGINT or SIGTERM.
 pub(crate) fn run(options: Options) -> Done {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, stop.clone())
-            .map_err(|e| format!("signals cannot be awaited: {e}"))?;
-    }
+    let stop = signals::stop_flag()?;
     let own = options.function.unit_function()?;
     let own =
         own.ok_or("the manager of a unit starts this command itself: list the function in `unit.functions`")?;

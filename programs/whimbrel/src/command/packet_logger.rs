@@ -1,7 +1,6 @@
 //! `whimbrel packet-logger`: in front of two UPFs on two hosts.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use clap::Args;
 use tracing::info;
@@ -14,6 +13,7 @@ use whimbrel_node::config;
 use whimbrel_node::logging;
 use whimbrel_node::observation::Console;
 use whimbrel_node::packet_logger::PacketLogger;
+use whimbrel_node::signals;
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -24,11 +24,7 @@ pub(crate) struct Options {
 /// Serves until SIGINT or SIGTERM.
 pub(crate) fn run(options: &Options) -> Done {
     let (config, _) = config::load(options.config.config_file.as_deref()).map_err(|e| e.to_string())?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, stop.clone())
-            .map_err(|e| format!("signals cannot be awaited: {e}"))?;
-    }
+    let stop = signals::stop_flag()?;
     let _logging = logging::start_as(config.log, None)?;
     let console = Console::new(clock::now()).map_err(|e| format!("the system gives no eventfd: {e}"))?;
     let api =

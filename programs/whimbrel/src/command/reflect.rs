@@ -1,8 +1,7 @@
 //! `whimbrel reflect`: answers S-BFD probes to this host.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::Args;
@@ -13,6 +12,7 @@ use whimbrel_node::config::ReflectorConfig;
 use whimbrel_node::config::{Log, LogFormat, LogLevel};
 use whimbrel_node::logging;
 use whimbrel_node::sbfd::ReflectorThread;
+use whimbrel_node::signals;
 use whimbrel_resilience::sbfd::SbfdDiscriminator;
 
 /// How often a signal to stop, and drops, are looked for.
@@ -36,11 +36,7 @@ pub(crate) struct Options {
 
 /// Answers until SIGINT or SIGTERM.
 pub(crate) fn run(options: &Options) -> Done {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, stop.clone())
-            .map_err(|e| format!("signals cannot be awaited: {e}"))?;
-    }
+    let stop = signals::stop_flag()?;
     let _logging =
         logging::start_as(Log { level: LogLevel::Info, format: LogFormat::Text, supi: false }, None)?;
     let listen = options.listen;

@@ -233,7 +233,9 @@ impl Core {
             let link = end.links.connect(end.now(), function.at);
             match part {
                 Part::Cpf => self.cpf_link = Some(link),
-                Part::Upf | Part::UpfOverUdp | Part::Http => self.upf = Upf::Process(link),
+                Part::Upf => self.upf = Upf::Process(link),
+                // These have no link.
+                Part::UpfOverUdp | Part::Http => {}
                 Part::Udm | Part::Pcf | Part::Chf => linked.push(link),
             }
             self.processes.push(function);
