@@ -78,13 +78,14 @@ impl ClientSettings {
 }
 
 type Sender = SendRequest<RequestBody>;
-type NewConnection = (Sender, watch::Receiver<Option<SendError>>);
+
+/// Runs while its connection is open.
+type ConnectionTask = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
 /// An open connection.
 #[derive(Clone)]
 struct OpenConnection {
     number: u64,
-    sender: Sender,
     /// A response has come on it.
     answered: Arc<AtomicBool>,
     /// The reason for which it ended, as the TLS alert of a server that refuses the client's certificate.
@@ -110,9 +111,22 @@ impl OpenConnection {
 }
 
 /// The connection to one peer. It is locked while one is being made, so that a burst of requests makes one.
+///
+/// A request that is handed to a connection while that connection ends can be left in the queue between the two. It comes back, for a
+/// new connection, when the last sender is dropped: so a sender lives here while its connection is open, and in a request until it is sent.
 struct PeerConnection {
-    open: tokio::sync::Mutex<Option<OpenConnection>>,
+    open: tokio::sync::Mutex<Option<(Sender, OpenConnection)>>,
     streams: Semaphore,
+}
+
+impl PeerConnection {
+    /// Drops the connection of this number, unless a new one took its place.
+    async fn forget(&self, number: u64) {
+        let mut open = self.open.lock().await;
+        if open.as_ref().is_some_and(|(_, open)| open.number == number) {
+            *open = None;
+        }
+    }
 }
 
 /// Connections by peer; numbers order them by their last use.
@@ -176,19 +190,19 @@ impl SbiClient {
     async fn exchange(
         &self,
         at: &SbiEndpoint,
-        peer: &PeerConnection,
+        peer: &Arc<PeerConnection>,
         mut request: SbiRequest,
     ) -> Result<SbiResponse, SendError> {
         self.complete(&mut request);
         let mut connections = 1;
         let mut is_broken_before = false;
         loop {
-            let open = self.open(peer, at).await?;
-            let e = match attempt(open.clone(), at, &request).await {
+            let (sender, open) = self.open(peer, at).await?;
+            let e = match attempt(sender, &open, at, &request).await {
                 Err(e @ (SendError::Refused(_) | SendError::Broken(..) | SendError::NotHttp2(_))) => e,
                 done => return done,
             };
-            self.forget(peer, open.number).await;
+            peer.forget(open.number).await;
             let is_tried_again = match &e {
                 SendError::Refused(_) => true,
                 // RFC 9110 §9.2.2: what is idempotent may be repeated where the connection broke.
@@ -256,34 +270,42 @@ impl SbiClient {
         }
     }
 
-    async fn forget(&self, peer: &PeerConnection, number: u64) {
-        let mut open = peer.open.lock().await;
-        if open.as_ref().is_some_and(|open| open.number == number) {
-            *open = None;
-        }
-    }
-
     /// The open connection, or a new one.
-    async fn open(&self, peer: &PeerConnection, at: &SbiEndpoint) -> Result<OpenConnection, SendError> {
+    async fn open(
+        &self,
+        peer: &Arc<PeerConnection>,
+        at: &SbiEndpoint,
+    ) -> Result<(Sender, OpenConnection), SendError> {
         let mut open = peer.open.lock().await;
-        if let Some(open) = &*open
-            && !open.sender.is_closed()
+        if let Some((sender, open)) = &*open
+            && !sender.is_closed()
         {
-            return Ok(open.clone());
+            return Ok((sender.clone(), open.clone()));
         }
         *open = None;
-        let (sender, end) = match tokio::time::timeout(self.0.settings.connect_within, self.connect(at)).await
-        {
-            Ok(connection) => connection?,
-            Err(_) => return Err(SendError::Connect(at.clone(), "no answer in time".into())),
-        };
+        let (sender, connection) =
+            match tokio::time::timeout(self.0.settings.connect_within, self.connect(at)).await {
+                Ok(connection) => connection?,
+                Err(_) => return Err(SendError::Connect(at.clone(), "no answer in time".into())),
+            };
         let number = self.0.opened.fetch_add(1, Ordering::Relaxed);
-        let new = OpenConnection { number, sender, answered: Arc::default(), end };
+        let (ended, end) = watch::channel(None);
+        let new = (sender, OpenConnection { number, answered: Arc::default(), end });
         *open = Some(new.clone());
+        let (peer, at) = (Arc::downgrade(peer), at.clone());
+        tokio::spawn(async move {
+            if let Err(e) = connection.await {
+                ended.send_replace(SendError::of_connection(&at, &e));
+            }
+            drop(ended);
+            if let Some(peer) = peer.upgrade() {
+                peer.forget(number).await;
+            }
+        });
         Ok(new)
     }
 
-    async fn connect(&self, at: &SbiEndpoint) -> Result<NewConnection, SendError> {
+    async fn connect(&self, at: &SbiEndpoint) -> Result<(Sender, ConnectionTask), SendError> {
         let settings = &self.0.settings;
         if !at.tls {
             let stream = self.reach(at).await?;
@@ -342,7 +364,7 @@ impl SbiClient {
         socket.connect(address).await
     }
 
-    async fn handshake<S>(&self, at: &SbiEndpoint, stream: S) -> Result<NewConnection, SendError>
+    async fn handshake<S>(&self, at: &SbiEndpoint, stream: S) -> Result<(Sender, ConnectionTask), SendError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -355,15 +377,7 @@ impl SbiClient {
             .max_header_list_size(HEADER_OCTETS_MAX);
         let (sender, connection) =
             http.handshake(TokioIo::new(stream)).await.map_err(|e| SendError::of_http(at, &e, false))?;
-        let (ended, end) = watch::channel(None);
-        let at = at.clone();
-        tokio::spawn(async move {
-            // Its end shows at the next request.
-            if let Err(e) = connection.await {
-                ended.send_replace(SendError::of_connection(&at, &e));
-            }
-        });
-        Ok((sender, end))
+        Ok((sender, Box::pin(connection)))
     }
 }
 
@@ -408,12 +422,12 @@ impl Body for RequestBody {
 
 /// One exchange on a connection.
 async fn attempt(
-    open: OpenConnection,
+    mut sender: Sender,
+    open: &OpenConnection,
     at: &SbiEndpoint,
     request: &SbiRequest,
 ) -> Result<SbiResponse, SendError> {
-    let OpenConnection { mut sender, answered, .. } = open;
-    let has_answered = || answered.load(Ordering::Relaxed);
+    let has_answered = || open.answered.load(Ordering::Relaxed);
     let failed = |e: &hyper::Error| SendError::of_http(at, e, has_answered());
     let mut http = Request::new(RequestBody::of(request));
     *http.method_mut() = request.method.clone();
@@ -424,7 +438,9 @@ async fn attempt(
         SendError::Broken(at, _) => SendError::Refused(at),
         other => other,
     })?;
-    let response = sender.try_send_request(http).await.map_err(|mut e| match e.take_message() {
+    let response = sender.try_send_request(http);
+    drop(sender);
+    let response = response.await.map_err(|mut e| match e.take_message() {
         Some(_) if !e.error().is_user() => match failed(e.error()) {
             SendError::NotHttp2(at) => SendError::NotHttp2(at),
             _ => SendError::Refused(at.clone()),
@@ -432,7 +448,7 @@ async fn attempt(
         _ if e.error().is_user() => SendError::Request(at.clone(), e.error().to_string().into()),
         _ => failed(e.error()),
     })?;
-    answered.store(true, Ordering::Relaxed);
+    open.answered.store(true, Ordering::Relaxed);
     let (head, body) = response.into_parts();
     let most = request.response_octets_max;
     let announced = head.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
