@@ -82,7 +82,7 @@ attack() {
 : >"$tmp/answers"
 chmod 666 "$tmp/answers"
 begin "{}"
-attack "without n4.listen" 127.0.0.1:40001 127.0.0.50:8805
+attack "without n4.listen" 127.0.0.1:18805 127.0.0.50:8805
 echo "ok - without n4.listen no datagram ends the sessions of a unit"
 functions >"$tmp/functions"
 kill -TERM "$manager"
@@ -95,7 +95,7 @@ rm -rf "$tmp/unit" "$tmp"/unit.db* "$tmp/unit.key"
 
 # Another SMF may associate from 127.0.0.40; the unit's own SMF sends from no UDP address.
 begin '{ listen: "127.0.0.9:8805", peers: [127.0.0.40, 127.0.0.1] }'
-attack "with n4.listen" 127.0.0.1:40001 127.0.0.40:8805 127.0.0.50:8805
+attack "with n4.listen" 127.0.0.1:18805 127.0.0.40:8805 127.0.0.50:8805
 [ "$(metric whimbrel_n4_spoofed_total)" -ge 2 ] || wrong "not ok - the forged requests are not counted"
 [ "$(metric whimbrel_n4_unknown_peer_total)" -ge 1 ] || wrong "not ok - a host that n4.peers does not list is not counted"
 echo "ok - with n4.listen datagrams in the name of the unit's SMF are dropped"

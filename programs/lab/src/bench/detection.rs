@@ -17,12 +17,14 @@ use super::attach::pools;
 use super::{processors, runner, scenario, session, stay_on};
 use crate::playground::{Playground, SuciScheme, Wish};
 
-/// With 12 ms a failure is found within 50 ms; 20 ms is the default.
-const INTERVALS_MS: [u64; 7] = [1, 2, 5, 10, 12, 20, 50];
+/// With 12 ms a failure is found within 50 ms.
+const INTERVALS_MS: [u64; 7] = [1, 2, 5, 10, 12, HEARTBEAT_MS, 50];
 /// Heartbeats without an answer after which a CPF is declared lost.
 const MISSES: u8 = 3;
 /// Probes of S-BFD likewise.
 const SBFD_MULTIPLIER: u8 = 3;
+/// Heartbeat interval of a configuration that does not say otherwise.
+const HEARTBEAT_MS: u64 = 20;
 /// How long the load runs before anything is counted.
 const WARM_UP: Duration = Duration::from_millis(500);
 /// Waiting time for the detection; with the longest interval it takes 0.2 s.
@@ -71,7 +73,7 @@ const SBFD_INTERVALS_MS: [u64; 4] = [1, 2, 5, 10];
 enum Detector {
     /// Heartbeats, without S-BFD.
     Heartbeats,
-    /// S-BFD on a thread under SCHED_FIFO, beside heartbeats of 20 ms.
+    /// S-BFD on a thread under SCHED_FIFO, beside heartbeats that are slower.
     Sbfd,
     /// S-BFD on an ordinary thread, likewise.
     SbfdOrdinary,
@@ -115,10 +117,12 @@ impl Detector {
                 "sbfd: {{ interval: {interval_ms}ms, multiplier: {SBFD_MULTIPLIER}, real_time: {real_time} }}\n"
             )
         };
+        // At the same interval either detector could be the first.
+        let slower = HEARTBEAT_MS.max(3 * interval_ms);
         match self {
             Self::Heartbeats => cluster(interval_ms),
-            Self::Sbfd => cluster(20) + &sbfd(true),
-            Self::SbfdOrdinary => cluster(20) + &sbfd(false),
+            Self::Sbfd => cluster(slower) + &sbfd(true),
+            Self::SbfdOrdinary => cluster(slower) + &sbfd(false),
         }
     }
 
@@ -292,7 +296,7 @@ impl Watch for Until<'_> {
 
 /// Service requests per second that such a cluster carries on this host.
 fn carried_by(options: &Options, core_cpu: Option<u32>) -> Result<u32, String> {
-    let playground = playground(options, core_cpu, (Detector::Heartbeats, 20))?;
+    let playground = playground(options, core_cpu, (Detector::Heartbeats, HEARTBEAT_MS))?;
     let rates = (1..=40).map(|n| f64::from(n) * 500.0).collect();
     let (on, over) = (AtomicBool::new(false), AtomicBool::new(false));
     let mut until = Until { on: &on, over: &over, sections: 0, carried: None, enough: false };
