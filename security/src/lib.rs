@@ -59,7 +59,7 @@ pub use nas::{
     CipheringAlgorithm, IntegrityAlgorithm, NasCount, NasCounts, NasSecurityContext, NasSide, ProtectError,
     SecurityHeaderType, UnprotectError, Unprotected,
 };
-pub use sqn::{Sqn, SqnOffset, SqnState, UsimSqn};
+pub use sqn::{Sqn, SqnOffset, SqnSlot, SqnState, UsimSqn};
 pub use suci::{HomeNetworkKeys, HomeNetworkPrivateKey, HomeNetworkPublicKey, ProtectionScheme, SuciError};
 pub use tuak::{K256, LongTermKey, Top, Topc, Tuak};
 

@@ -105,6 +105,12 @@ impl SqnOffset {
         Self::new(seq.wrapping_sub(ticks(now)))
     }
 
+    /// Of two offsets of one subscriber, the one whose SEQ is larger at `now`.
+    #[must_use]
+    pub const fn with_larger_seq(self, other: Self, now: Instant) -> Self {
+        if other.seq(now) > self.seq(now) { other } else { self }
+    }
+
     /// SEQ at `now`.
     const fn seq(self, now: Instant) -> u64 {
         ticks(now).wrapping_add(self.0) & SEQ_MAX
@@ -113,6 +119,17 @@ impl SqnOffset {
 
 const fn ticks(now: Instant) -> u64 {
     now.0 / TICK_MICROS
+}
+
+/// The IND that one of several authentication centres of a subscriber issues: 0 to 31.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SqnSlot(u8);
+
+impl SqnSlot {
+    /// The slot of this number; `None` above 31.
+    pub const fn new(number: u8) -> Option<Self> {
+        if (number as usize) < IND_COUNT { Some(Self(number)) } else { None }
+    }
 }
 
 /// Network side: the SQN state of one subscriber in the authentication centre (Annex C.1.1).
@@ -135,6 +152,16 @@ impl SqnState {
     pub fn next(&mut self, now: Instant) -> Sqn {
         let seq = self.offset.seq(now).max(self.last.seq().saturating_add(1).min(SEQ_MAX));
         self.last = Sqn::new(seq, self.last.ind().wrapping_add(1));
+        self.last
+    }
+
+    /// The next SQN with IND of this slot: SEQ by the clock, or one above the last if the clock has not passed it.
+    ///
+    /// Several authentication centres of one subscriber have a slot each, and the USIM keeps the highest SEQ for each IND (Annex C.2.2): what one
+    /// of them issues is fresh although the clock of another one is ahead. Within a slot, vectors are to be used in their order.
+    pub fn next_in(&mut self, now: Instant, slot: SqnSlot) -> Sqn {
+        let next = self.next(now);
+        self.last = Sqn::new(next.seq(), slot.0);
         self.last
     }
 
@@ -267,6 +294,43 @@ mod tests {
         let mut he = SqnState::new(SqnOffset::with_seq_at(NOW, 500));
         assert_eq!(he.resynchronise(NOW, Sqn::new(400, 3)), None);
         assert_eq!(he.resynchronise(NOW, Sqn::new(500, 3)), Some(SqnOffset::with_seq_at(NOW, 501)));
+    }
+
+    #[test] // TS 33.102 Annex C.2.2: a slot for each of several authentication centres
+    fn slots_bear_skewed_clocks_and_one_slot_of_two_centres_does_not() {
+        let refused = |slots: [u8; 2], limit| {
+            let mut usim = UsimSqn::new(MAX_SEQ_JUMP, limit);
+            let offset = SqnOffset::with_seq_at(NOW, 1_000);
+            let mut centres = [SqnState::new(offset); 2];
+            let mut refused = 0;
+            for n in 1..20 {
+                for (place, skew) in [(0, 0), (1, 50)] {
+                    let slot = SqnSlot::new(slots[place]).unwrap();
+                    let sqn = centres[place].next_in(later(2 * n + skew), slot);
+                    assert_eq!(sqn.ind(), slots[place]);
+                    refused += u32::from(usim.accept(sqn).is_err());
+                }
+            }
+            refused
+        };
+        assert_eq!(refused([0, 31], None), 0, "the second clock is 5 s ahead");
+        assert!(refused([7, 7], None) > 0);
+        assert!(refused([0, 31], Some(10)) > 0, "a USIM with an age limit asks for a resynchronisation");
+        assert_eq!(SqnSlot::new(32), None);
+    }
+
+    #[test] // TS 33.102 §6.3.5: the offset of an AUTS that one centre took holds at the others once it is merged
+    fn an_offset_of_another_centre_with_the_larger_seq_is_fresh_in_each_slot() {
+        let mut usim = UsimSqn::default();
+        usim.accept(Sqn::new(5_000, 3)).unwrap();
+        let [zero, one] = [0, 1].map(|n| SqnSlot::new(n).unwrap());
+        let old = SqnOffset::with_seq_at(NOW, 1);
+        let mut here = SqnState::new(old);
+        let offset = here.resynchronise(NOW, usim.highest()).unwrap();
+        usim.accept(here.next_in(NOW, zero)).unwrap();
+        assert_eq!(old.with_larger_seq(offset, later(9)), offset);
+        assert_eq!(offset.with_larger_seq(old, later(9)), offset);
+        usim.accept(SqnState::new(offset).next_in(later(9), one)).unwrap();
     }
 
     #[test] // TS 33.102 Annex C.2.2

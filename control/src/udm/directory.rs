@@ -8,7 +8,7 @@ use whimbrel_nas::ie::{SchemeOutput, Suci};
 use whimbrel_security::aka;
 use whimbrel_security::{
     AuthenticationVector, EapAkaPrimeVector, EapIdentity, HomeNetworkKeys, ProtectionScheme, Rand,
-    ServingNetworkName, Sqn, SqnOffset, SqnState, SuciError,
+    ServingNetworkName, Sqn, SqnOffset, SqnSlot, SqnState, SuciError,
 };
 
 use super::{AuthMethod, AuthenticationSubscription, Subscribers};
@@ -121,6 +121,8 @@ pub struct Directory {
     registered: usize,
     /// The UEs counted in each slice that has a limit.
     slices: BTreeMap<SNssai, BTreeSet<UeId>>,
+    /// The IND of this one of several directories of the same subscribers.
+    sqn_slot: Option<SqnSlot>,
 }
 
 /// A snapshot for another directory of the same subscribers, without keys and sequence numbers.
@@ -155,7 +157,14 @@ impl Directory {
             entries: Entries::default(),
             registered: 0,
             slices: BTreeMap::new(),
+            sqn_slot: None,
         }
+    }
+
+    /// One of several directories of the same subscribers, each with a slot of the USIM's array (TS 33.102 Annex C.2.2). Without one, IND rotates.
+    #[must_use]
+    pub fn with_sqn_slot(self, sqn_slot: Option<SqnSlot>) -> Self {
+        Self { sqn_slot, ..self }
     }
 
     /// The registered subscribers, and their slices.
@@ -308,6 +317,10 @@ impl Directory {
         let credentials = subscribers.authentication(supi)?;
         let mut entry = self.entries.get(supi).unwrap_or_default();
         let sqn = entry.sqn.get_or_insert_with(|| SqnState::new(credentials.sqn_offset));
+        if self.sqn_slot.is_some() {
+            // Another home may have had a resynchronisation since.
+            sqn.offset = sqn.offset.with_larger_seq(credentials.sqn_offset, now);
+        }
         if let Some(Resynchronisation { rand, auts }) = resynchronisation {
             let moved = aka::resynchronise(&credentials.functions, &rand, &auts, sqn, now)
                 .ok_or(UdmError::BadAuts)?;
@@ -316,7 +329,11 @@ impl Directory {
             }
         }
         let AuthenticationSubscription { functions, method, amf, .. } = &credentials;
-        let (sqn, name) = (sqn.next(now), &self.serving_network);
+        let sqn = match self.sqn_slot {
+            Some(slot) => sqn.next_in(now, slot),
+            None => sqn.next(now),
+        };
+        let name = &self.serving_network;
         self.entries.set(supi, entry);
         let vector = match method {
             AuthMethod::FiveGAka => {
