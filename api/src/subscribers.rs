@@ -37,7 +37,9 @@ impl From<StoreError> for ProblemDetails {
     fn from(e: StoreError) -> Self {
         let detail = e.to_string();
         match e {
-            StoreError::Exists(_) | StoreError::MsisdnTaken => ProblemDetails::conflict(detail),
+            StoreError::Exists(_) | StoreError::MsisdnTaken | StoreError::ChangedMeanwhile(_) => {
+                ProblemDetails::conflict(detail)
+            }
             StoreError::Unknown(_) => ProblemDetails::not_found(detail),
             StoreError::Invalid(_) | StoreError::SupiChanged(_) | StoreError::Import(_) => {
                 ProblemDetails::unprocessable(detail)
@@ -176,14 +178,20 @@ fn tag(record: &SubscriberRecord) -> String {
     format!("\"{first}\"")
 }
 
-/// Refuses a change of a record that is not the one that the caller saw (RFC 9110 §13.1.1), if it names one.
-fn unchanged(store: &mut Store, supi: Supi, if_match: &str) -> Result<(), ProblemDetails> {
+/// Refuses a change of a record that is not the one that the caller saw (RFC 9110 §13.1.1), if it names one; returns that record.
+fn unchanged(
+    store: &mut Store,
+    supi: Supi,
+    if_match: &str,
+) -> Result<Option<Arc<SubscriberRecord>>, ProblemDetails> {
     if if_match.is_empty() || if_match == "*" {
-        return Ok(());
+        return Ok(None);
     }
+    // Another home may have changed it within the last second.
+    store.catch_up()?;
     let record = store.get(supi)?.ok_or(StoreError::Unknown(supi))?;
     if if_match.split(',').any(|t| t.trim() == tag(&record)) {
-        return Ok(());
+        return Ok(Some(record));
     }
     Err(ProblemDetails::precondition_failed(format!(
         "{supi} was changed by another user after you read it: read it again, and make your change to what it is now"
@@ -255,8 +263,8 @@ pub(super) async fn edit(
 ) -> HandlerResult<Json<SubscriberRecord>> {
     let supi = path.supi();
     let edited = with_store(&shared, move |store| {
-        unchanged(store, supi, &if_match)?;
-        patch(store, supi, &changes).map_err(|e| match e {
+        let seen = unchanged(store, supi, &if_match)?;
+        patch(store, supi, &changes, seen.as_deref()).map_err(|e| match e {
             EditError::Store(e) => e.into(),
             EditError::Invalid(_) => ProblemDetails::unprocessable(e.to_string()),
         })

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 use whimbrel_ids::{PlmnId, Supi};
+use whimbrel_postgres::PostgresDatabase;
 use whimbrel_store::{Store, StoreError, SubscriberRecord, WithSecrets};
 
 use crate::config;
 
-/// Opens the store that the configuration names, or makes it. Errors: the store's sentence.
+/// Opens the store that the configuration names, or makes it; with `store.postgres`, its changes go to that database. Errors: the store's sentence.
 pub fn open(config: &config::StoreConfig) -> Result<Store, String> {
     let key = config.key_in_force();
     // The package's link to the credential of a service that is stopped: a new key would not be the store's.
@@ -19,7 +20,12 @@ pub fn open(config: &config::StoreConfig) -> Result<Store, String> {
             key.display()
         ));
     }
-    open_with(&config.path, &key)
+    let mut store = open_with(&config.path, &key)?;
+    if let Some(settings) = &config.postgres {
+        let database = PostgresDatabase::new(settings.clone())?;
+        store.follow(Box::new(database)).map_err(|e| e.to_string())?;
+    }
+    Ok(store)
 }
 
 /// Opens a store with this key file.
@@ -55,11 +61,13 @@ pub fn record_of(value: Value) -> Result<SubscriberRecord, String> {
     serde_json::from_value(value).map_err(|e| e.to_string())
 }
 
-/// Changes a subscriber by a merge patch (RFC 7396) of its JSON form, and returns what it has become.
+/// Changes a subscriber by a merge patch (RFC 7396) of its JSON form, and returns what it has become. `seen`: the record that the caller has seen, and
+/// that it must still be.
 pub fn patch(
     store: &mut Store,
     supi: Supi,
     patch: &Map<String, Value>,
+    seen: Option<&SubscriberRecord>,
 ) -> Result<SubscriberRecord, EditError> {
     // The keys go together: setting one of OP, OPc, TOP and TOPc removes the others and sets the algorithm.
     let mut patch = patch.clone();
@@ -73,11 +81,14 @@ pub fn patch(
     let mut problem = None;
     // Within the store's transaction, so that a resynchronisation meanwhile is not undone.
     let edited = store.edit(supi, |record| match patched(record, &patch) {
+        _ if seen.is_some_and(|seen| *seen != *record) => {
+            problem = Some(EditError::Store(StoreError::ChangedMeanwhile(supi)));
+        }
         Ok(new) => *record = new,
-        Err(e) => problem = Some(e),
+        Err(e) => problem = Some(EditError::Invalid(e)),
     });
     match (problem, edited) {
-        (Some(e), _) => Err(EditError::Invalid(e)),
+        (Some(e), _) => Err(e),
         (None, Ok(record)) => Ok((*record).clone()),
         (None, Err(e)) => Err(EditError::Store(e)),
     }

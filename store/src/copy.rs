@@ -91,6 +91,10 @@ impl Store {
     ///
     /// Errors: [`StoreError::Io`] where it is no excerpt; nothing is changed then.
     pub fn take_over(&mut self, excerpt: &[u8]) -> Result<ExcerptChanges, StoreError> {
+        // Each home follows the database itself.
+        if self.is_following() {
+            return Ok(ExcerptChanges::default());
+        }
         let ReadExcerpt { of, records } =
             serde_json::from_slice(excerpt).map_err(|e| StoreError::Io(e.into()))?;
         let within = |imsi: &str| match &of {

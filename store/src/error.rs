@@ -9,6 +9,7 @@ use whimbrel_ids::Supi;
 
 use crate::import::BadLine;
 use crate::record::InvalidRecord;
+use crate::shared::DatabaseFailure;
 
 /// An error of an operation. Each operation is one transaction, so nothing is half-done.
 #[derive(Debug)]
@@ -90,6 +91,15 @@ pub enum StoreError {
     Import(Vec<BadLine>),
     /// Reading an import or writing an export failed.
     Io(io::Error),
+    /// Another user changed the subscriber in the shared database at the same moment.
+    ChangedMeanwhile(Supi),
+    /// The file is the replica of a database that the configuration does not name.
+    Replica {
+        /// The subscribers' file.
+        path: PathBuf,
+    },
+    /// The database that several homes share cannot be used.
+    Database(DatabaseFailure),
     /// No random octets could be had from the system.
     NoRandomness,
     /// Another error of SQLite.
@@ -173,6 +183,17 @@ impl fmt::Display for StoreError {
                     .try_for_each(|(i, l)| write!(f, "{}{l}", if i == 0 { ": " } else { "; " }))
             }
             Self::Io(e) => write!(f, "reading or writing the subscribers' list failed: {e}"),
+            Self::ChangedMeanwhile(supi) => write!(
+                f,
+                "{supi} was changed by another user at the same moment, and your change was not made: read it again, and make your change to \
+                 what it is now"
+            ),
+            Self::Replica { path } => write!(
+                f,
+                "{} is the replica of a PostgreSQL database, and a change of it alone would be lost: name the database in store.postgres",
+                path.display()
+            ),
+            Self::Database(failure) => failure.fmt(f),
             Self::NoRandomness => f.write_str("the system gives no random octets, so no key can be sealed"),
             Self::Sqlite { path, source } => {
                 write!(f, "the subscribers' file {} failed: {source}", path.display())

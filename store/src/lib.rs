@@ -28,9 +28,11 @@ mod foreign;
 mod forms;
 mod import;
 mod record;
+mod replica;
 mod schema;
 mod seal;
 mod sealed_log;
+mod shared;
 mod store;
 mod subscription;
 mod text;
@@ -48,7 +50,9 @@ pub use record::{
     Algorithm, AuthMethod, InvalidRecord, Msisdn, OperatorCode, SubscriberRecord, SubscriberStatus,
     WithSecrets,
 };
+pub use replica::{CopyDifferences, CopyKind, later_offset};
 pub use sealed_log::{SealedLog, SealedLogError, SealedRecords};
+pub use shared::{DatabaseFailure, ReplicaPosition, SealedSubscriber, SharedStore, SubscriberChange};
 pub use store::{PAGE_MAX, Store};
 pub use subscription::{
     AREAS_MAX, Arp, DNNS_MAX, DnnConfiguration, FILTERS_MAX, FLOWS_MAX, FRAMED_ROUTES_MAX, FlowGate,

@@ -21,7 +21,7 @@ const APPLICATION_ID: i64 = 0x5742_524c;
 /// The layout that this version writes.
 pub(crate) const VERSION: i64 = 2;
 /// Statements kept compiled: as many as there are in this crate.
-const STATEMENTS: usize = 32;
+const STATEMENTS: usize = 48;
 
 /// Layout 2. A subscription is stored once for all subscribers that have it, and its `id` is never used again. `change`
 /// is the log from which other processes learn what to read again; a `supi` of NULL means everything, and `at` is the time in microseconds since
@@ -70,7 +70,7 @@ const STEPS: [LayoutStep; VERSION as usize - 1] = [LayoutStep {
 }];
 
 /// What the key check seals, under its own name.
-const KEY_CHECK: (&[u8], [u8; 8]) = (b"whimbrel key check", *b"whimbrel");
+pub(crate) const KEY_CHECK: (&[u8], [u8; 8]) = (b"whimbrel key check", *b"whimbrel");
 
 /// Opens the file, creating it and its key where there is none.
 pub(crate) fn open(path: &Path, key_file: &Path) -> Result<(Connection, Sealer), StoreError> {

@@ -1,7 +1,7 @@
 //! Subscribers in a file: each operation is one transaction.
 
 use core::fmt;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,8 +13,10 @@ use whimbrel_security::{AuthenticationManagementField, SqnOffset};
 use crate::cache::{Cache, Changes};
 use crate::error::{StoreError, of_sqlite};
 use crate::record::SubscriberRecord;
+use crate::replica::{add_pending, is_replica};
 use crate::schema;
 use crate::seal::Sealer;
+use crate::shared::{SealedSubscriber, SharedStore};
 use crate::subscription::Subscription;
 
 /// Records of one page at most.
@@ -37,6 +39,12 @@ pub struct Store {
     generation: i64,
     /// When what changed between the last look and the one before was changed.
     times: HashMap<Option<Supi>, u64>,
+    /// The key file in force.
+    pub(crate) key_file: PathBuf,
+    /// The database of which this file is a replica, and to which changes go.
+    pub(crate) shared: Option<Box<dyn SharedStore>>,
+    /// The file was a replica when it was opened.
+    is_replica: bool,
 }
 
 impl fmt::Debug for Store {
@@ -53,6 +61,7 @@ impl Store {
     pub fn open(path: &Path, key_file: &Path) -> Result<Self, StoreError> {
         let (db, sealer) = schema::open(path, key_file)?;
         let path = path.to_owned();
+        let is_replica = is_replica(&db).map_err(|e| of_sqlite(&path, e))?;
         let mut store = Self {
             db,
             sealer,
@@ -61,6 +70,9 @@ impl Store {
             data_version: 0,
             generation: 0,
             times: HashMap::new(),
+            key_file: key_file.to_owned(),
+            shared: None,
+            is_replica,
         };
         store.refresh()?;
         Ok(store)
@@ -140,6 +152,10 @@ impl Store {
         supi: Supi,
         edit: impl FnOnce(&mut SubscriberRecord),
     ) -> Result<Arc<SubscriberRecord>, StoreError> {
+        if self.shared.is_some() {
+            return self.edit_shared(supi, edit);
+        }
+        self.check_is_own()?;
         // Taken before reading, so that no other process edits in between.
         self.db.execute_batch("BEGIN IMMEDIATE").map_err(|e| self.failed(e))?;
         let edited = self.edit_in_transaction(supi, edit);
@@ -153,18 +169,39 @@ impl Store {
         ended.map(|()| edited)
     }
 
+    /// An edit of the shared database, prepared from what the replica has.
+    fn edit_shared(
+        &mut self,
+        supi: Supi,
+        edit: impl FnOnce(&mut SubscriberRecord),
+    ) -> Result<Arc<SubscriberRecord>, StoreError> {
+        self.catch_up()?;
+        let old = self.get(supi)?.ok_or(StoreError::Unknown(supi))?;
+        let sealed = self.sealed_one(supi)?;
+        let record = edited(&old, edit)?;
+        if record == *old {
+            return Ok(old);
+        }
+        self.change(|w| {
+            if w.sealed(supi)? != sealed {
+                return Err(StoreError::ChangedMeanwhile(supi));
+            }
+            w.put(&record)
+        })?;
+        Ok(Arc::new(record))
+    }
+
+    fn sealed_one(&self, supi: Supi) -> Result<Option<SealedSubscriber>, StoreError> {
+        self.writer(&self.db).sealed(supi)
+    }
+
     fn edit_in_transaction(
         &mut self,
         supi: Supi,
         edit: impl FnOnce(&mut SubscriberRecord),
     ) -> Result<Arc<SubscriberRecord>, StoreError> {
         let old = self.get(supi)?.ok_or(StoreError::Unknown(supi))?;
-        let mut record = SubscriberRecord::clone(&old);
-        edit(&mut record);
-        if record.supi != supi {
-            return Err(StoreError::SupiChanged(supi));
-        }
-        record.check()?;
+        let record = edited(&old, edit)?;
         let mut w = TransactionWriter::new(&self.db, &self.sealer, &self.path);
         let row = w.subscription_of(supi)?;
         w.put(&record)?;
@@ -177,6 +214,7 @@ impl Store {
     pub fn remove(&mut self, supi: Supi) -> Result<(), StoreError> {
         self.change(|w| {
             let row = w.subscription_of(supi)?;
+            w.touch(&supi.imsi())?;
             if w.run("DELETE FROM subscriber WHERE supi = ?1", [supi.imsi()])? == 0 {
                 return Err(StoreError::Unknown(supi));
             }
@@ -189,11 +227,17 @@ impl Store {
 
     /// Makes the offsets of resynchronised subscribers durable, all in one commit; unknown SUPIs are passed over.
     pub fn set_sqn_offsets(&mut self, offsets: &[(Supi, SqnOffset)]) -> Result<(), StoreError> {
-        self.change(|w| {
+        // In this file whether or not it is a replica: the UE waits, and a database may not answer.
+        let follows = self.shared.is_some();
+        self.change_own(true, |w| {
             for (supi, offset) in offsets {
                 let sql = "UPDATE subscriber SET sqn_offset = ?2 WHERE supi = ?1";
                 w.run(sql, params![supi.imsi(), offset.value() as i64])?;
                 w.log(Some(*supi))?;
+                if follows {
+                    add_pending(w.db, &supi.imsi(), offset.value() as i64)
+                        .map_err(|e| of_sqlite(w.path, e))?;
+                }
             }
             Ok(())
         })?;
@@ -298,11 +342,42 @@ impl Store {
         keep: bool,
         f: impl FnOnce(&mut TransactionWriter<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        if self.shared.is_some() {
+            return self.change_shared(keep, f);
+        }
+        self.check_is_own()?;
+        self.change_own(keep, f)
+    }
+
+    /// Errors: [`StoreError::Replica`]: what is written into a replica alone would be lost.
+    pub(crate) fn check_is_own(&self) -> Result<(), StoreError> {
+        if self.is_replica { Err(StoreError::Replica { path: self.path.clone() }) } else { Ok(()) }
+    }
+
+    /// One transaction of changes of this file alone.
+    pub(crate) fn change_own<T>(
+        &mut self,
+        keep: bool,
+        f: impl FnOnce(&mut TransactionWriter<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let failed = |e| of_sqlite(&self.path, e);
         let tx = Transaction::new_unchecked(&self.db, TransactionBehavior::Immediate).map_err(failed)?;
         let done = f(&mut TransactionWriter::new(&tx, &self.sealer, &self.path))?;
         if keep { tx.commit() } else { tx.rollback() }.map_err(failed)?;
         Ok(done)
+    }
+
+    /// A writer for a transaction of this file.
+    pub(crate) fn writer<'a>(&'a self, db: &'a Connection) -> TransactionWriter<'a> {
+        TransactionWriter::new(db, &self.sealer, &self.path)
+    }
+
+    pub(crate) fn sealer(&self) -> &Sealer {
+        &self.sealer
+    }
+
+    pub(crate) fn forget(&mut self, supi: Supi) {
+        self.cache.forget(supi);
     }
 
     pub(crate) fn clear_cache(&mut self) {
@@ -349,6 +424,20 @@ impl Store {
     }
 }
 
+/// What a record becomes by an edit.
+fn edited(
+    old: &SubscriberRecord,
+    edit: impl FnOnce(&mut SubscriberRecord),
+) -> Result<SubscriberRecord, StoreError> {
+    let mut record = old.clone();
+    edit(&mut record);
+    if record.supi != old.supi {
+        return Err(StoreError::SupiChanged(old.supi));
+    }
+    record.check()?;
+    Ok(record)
+}
+
 /// The columns of one row.
 struct Columns {
     supi: String,
@@ -380,25 +469,32 @@ impl Columns {
 
 /// What a transaction writes.
 pub(crate) struct TransactionWriter<'a> {
-    db: &'a Connection,
+    pub(crate) db: &'a Connection,
     sealer: &'a Sealer,
-    path: &'a Path,
+    pub(crate) path: &'a Path,
     /// The subscription written last and its row: in an import it is mostly the next one's too.
     last_subscription: Option<(Arc<Subscription>, i64)>,
+    /// Subscribers as they were before this transaction, if it prepares a change of a shared database.
+    pub(crate) touched: Option<BTreeMap<String, Option<SealedSubscriber>>>,
 }
 
 impl<'a> TransactionWriter<'a> {
     fn new(db: &'a Connection, sealer: &'a Sealer, path: &'a Path) -> Self {
-        Self { db, sealer, path, last_subscription: None }
+        Self { db, sealer, path, last_subscription: None, touched: None }
     }
 
     pub(crate) fn exists(&self, supi: Supi) -> Result<bool, StoreError> {
+        self.exists_digits(&supi.imsi())
+    }
+
+    pub(crate) fn exists_digits(&self, supi: &str) -> Result<bool, StoreError> {
         let found = self.db.prepare_cached("SELECT 1 FROM subscriber WHERE supi = ?1");
-        found.and_then(|mut s| s.exists([supi.imsi()])).map_err(|e| of_sqlite(self.path, e))
+        found.and_then(|mut s| s.exists([supi])).map_err(|e| of_sqlite(self.path, e))
     }
 
     /// Writes a record over whatever the SUPI had before.
     pub(crate) fn put(&mut self, r: &SubscriberRecord) -> Result<(), StoreError> {
+        self.touch(&r.supi.imsi())?;
         let keys = self.sealer.seal_keys(r.supi, &r.k, &r.operator_code)?;
         let subscription = self.subscription_row(&r.subscription)?;
         let sql = "INSERT INTO subscriber (supi, msisdn, status, algorithm, auth, amf, sqn_offset, keys, subscription) \
@@ -434,23 +530,29 @@ impl<'a> TransactionWriter<'a> {
             _ => {}
         }
         let content = serde_json::to_string(&**subscription).map_err(|e| StoreError::Io(e.into()))?;
-        let find = "SELECT id FROM subscription WHERE content = ?1";
-        let found =
-            self.db.prepare_cached(find).and_then(|mut s| s.query_row([&content], |r| r.get(0)).optional());
-        let row = match found.map_err(|e| of_sqlite(self.path, e))? {
-            Some(row) => row,
-            None => {
-                self.run("INSERT INTO subscription (content) VALUES (?1)", [&content])?;
-                self.db.last_insert_rowid()
-            }
-        };
+        let row = self.content_row(&content)?;
         self.last_subscription = Some((Arc::clone(subscription), row));
         Ok(row)
+    }
+
+    /// The row of a subscription's JSON, written if it is new.
+    pub(crate) fn content_row(&mut self, content: &str) -> Result<i64, StoreError> {
+        let find = "SELECT id FROM subscription WHERE content = ?1";
+        let found =
+            self.db.prepare_cached(find).and_then(|mut s| s.query_row([content], |r| r.get(0)).optional());
+        match found.map_err(|e| of_sqlite(self.path, e))? {
+            Some(row) => Ok(row),
+            None => {
+                self.run("INSERT INTO subscription (content) VALUES (?1)", [content])?;
+                Ok(self.db.last_insert_rowid())
+            }
+        }
     }
 
     /// Writes a record and logs the change; an earlier owner of its MSISDN loses it.
     pub(crate) fn replace(&mut self, record: &SubscriberRecord) -> Result<(), StoreError> {
         if let Some(msisdn) = &record.msisdn {
+            self.touch_owner_of(msisdn.digits(), &record.supi.imsi())?;
             let sql = "UPDATE subscriber SET msisdn = NULL WHERE msisdn = ?1 AND supi <> ?2";
             self.run(sql, params![msisdn.digits(), record.supi.imsi()])?;
         }
@@ -460,6 +562,7 @@ impl<'a> TransactionWriter<'a> {
 
     /// Removes a subscriber and logs the change. Returns whether it existed.
     pub(crate) fn remove(&mut self, imsi: &str) -> Result<bool, StoreError> {
+        self.touch(imsi)?;
         let removed = self.run("DELETE FROM subscriber WHERE supi = ?1", [imsi])? > 0;
         if removed {
             self.log(imsi.parse().ok())?;
@@ -499,7 +602,7 @@ impl<'a> TransactionWriter<'a> {
         self.run(sql, []).map(|_| ())
     }
 
-    fn run(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize, StoreError> {
+    pub(crate) fn run(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize, StoreError> {
         self.db.prepare_cached(sql).and_then(|mut s| s.execute(params)).map_err(|e| of_sqlite(self.path, e))
     }
 }

@@ -330,7 +330,8 @@ fn an_export_without_the_flag_holds_no_key() {
 
 #[test] // TS 33.117 §4.4.4: what fuzzing kept, as it is and cut anywhere: all of it is imported, or nothing
 fn kept_lists_are_imported_whole_or_not_at_all() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/import");
+    let folder =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(common::STORE_FOLDER).join("fuzz/seeds/import");
     let here = Folder::new();
     let mut store = here.store();
     for file in std::fs::read_dir(folder).unwrap() {

@@ -6,8 +6,8 @@ use whimbrel_control::UeId;
 use whimbrel_ids::{PlmnId, Supi};
 
 /// Parts of the core.
-const PARTS: [&str; 11] =
-    ["n2", "n3", "n4", "n6", "upf", "store", "api", "cta", "cta_replica", "cpfs", "sbfd"];
+const PARTS: [&str; 12] =
+    ["n2", "n3", "n4", "n6", "upf", "store", "api", "cta", "cta_replica", "cpfs", "sbfd", "postgres"];
 
 /// The subject, by the form of the name.
 #[derive(Clone, Debug, PartialEq)]

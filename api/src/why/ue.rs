@@ -43,9 +43,13 @@ pub(super) async fn answer(shared: &Arc<HandlerContext>, supi: Supi) -> WhyAnswe
     let sentence = match (&history, registered) {
         (_, true) => ue.is_registered(&name, history.as_ref()),
         (Some(history), false) => ue.is_not_registered(&name, history),
-        (None, false) => return ue.has_sent_nothing(),
+        (None, false) => {
+            let mut answer = ue.has_sent_nothing();
+            answer.sentence += &ue.replica_note();
+            return answer;
+        }
     };
-    finished(sentence, history.as_ref())
+    finished(sentence + &ue.replica_note(), history.as_ref())
 }
 
 /// About a UE whose subscriber is not known.
@@ -254,6 +258,17 @@ impl UeFacts<'_> {
                 &format!("`whimbrel subscriber edit {name} --status enabled`"),
             ),
             Some(Some(_)) | None => silence::of_ue(self.shared, name),
+        }
+    }
+
+    /// A subscriber that is not here may be in the database of which the store is a replica, if that does not answer.
+    fn replica_note(&self) -> String {
+        let database = self.shared.console.components(|c| c.get("postgres").cloned());
+        match (&self.record, database) {
+            (Some(None), Some(database)) if database.condition != Condition::Up => {
+                format!(" It may have been added elsewhere since: {}.", database.detail)
+            }
+            _ => String::new(),
         }
     }
 

@@ -2,7 +2,7 @@
 //! that fits nearly every network; `whimbrel config --all` and the reference have them.
 
 /// Their paths. A path that names a section or a list stands for the section itself, without the keys in it.
-pub(super) const OPERATOR_KEYS: [&str; 61] = [
+pub(super) const OPERATOR_KEYS: [&str; 65] = [
     "plmn",
     "tacs",
     "registration_areas",
@@ -55,6 +55,10 @@ pub(super) const OPERATOR_KEYS: [&str; 61] = [
     "store.path",
     "store.key_file",
     "store.keep_ues",
+    "store.postgres",
+    "store.postgres_password_file",
+    "store.postgres_ca_file",
+    "store.sqn_slot",
     "api.address",
     "api.second_factor",
     "audit.keep_days",

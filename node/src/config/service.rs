@@ -4,6 +4,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use whimbrel_postgres::PostgresSettings;
+use whimbrel_security::SqnSlot;
+
 use super::section::Section;
 use super::value::{Value, words};
 
@@ -13,6 +16,10 @@ pub struct StoreConfig {
     pub path: PathBuf,
     pub key_file: PathBuf,
     pub keep_ues: KeepUes,
+    /// The IND of this core's SQNs, if several cores have the same subscribers.
+    pub sqn_slot: Option<SqnSlot>,
+    /// The database that takes all changes, of which the file is then a replica.
+    pub postgres: Option<PostgresSettings>,
 }
 
 /// The name of the credential that has the key of the subscribers.
@@ -168,6 +175,8 @@ words! { LogFormat { LogFormat::Text = "text", LogFormat::Json = "json", } }
 
 pub(super) fn store(root: &mut Section<'_, '_>) -> StoreConfig {
     root.section("store", "Subscriber store: an SQLite file, and a key file with which the subscribers' keys are encrypted.", |s| StoreConfig {
+        postgres: postgres(s),
+        sqn_slot: sqn_slot(s),
         path: s.value("path", "whimbrel.db".into(), "Database file, created if missing, readable by its owner only."),
         key_file: s.value(
             "key_file",
@@ -182,6 +191,51 @@ pub(super) fn store(root: &mut Section<'_, '_>) -> StoreConfig {
              the core is stopped in order; or always, which also keeps them when it is killed.",
         ),
     })
+}
+
+fn sqn_slot(s: &mut Section<'_, '_>) -> Option<SqnSlot> {
+    let slot: Option<u8> = s.optional(
+        "sqn_slot",
+        "0",
+        "IND of the SQNs of this core, 0 to 31: each core (or pair of CTAs) of the same subscribers has another one, so that clocks that differ cost no \
+         resynchronisation (TS 33.102 Annex C.2.2). Without it IND rotates, as it is best for one core.",
+    );
+    let number = slot?;
+    let slot = SqnSlot::new(number);
+    if slot.is_none() {
+        s.refuse("sqn_slot", format!("IND has 5 bits, and {number} does not fit"), "0 to 31");
+    }
+    slot
+}
+
+fn postgres(s: &mut Section<'_, '_>) -> Option<PostgresSettings> {
+    let url: Option<String> = s.optional(
+        "postgres",
+        "postgresql://whimbrel@db1.example,db2.example/whimbrel",
+        "PostgreSQL database of several homes (docs/postgres.md): it takes all changes of subscribers, and `path` is this home's replica, from which all UEs \
+         are served. Of several hosts, the one that can be written to is used. All homes need the same `key_file`.",
+    );
+    let password_file = s.optional(
+        "postgres_password_file",
+        "/etc/whimbrel/postgres.password",
+        "File with the password of that user, read at each connection. In it rather than in the URL, the password is in no backup of the configuration.",
+    );
+    let ca_file: Option<PathBuf> = s.optional(
+        "postgres_ca_file",
+        "/etc/whimbrel/postgres-ca.pem",
+        "CA certificates that PostgreSQL's certificate is verified with, as PEM; with it the connection uses TLS. Needed unless all hosts are loopback \
+         addresses or Unix sockets.",
+    );
+    let Some(url) = url else {
+        if password_file.is_some() || ca_file.is_some() {
+            s.refuse("postgres_password_file", "there is no database for it", "write `store.postgres`");
+        }
+        return None;
+    };
+    if let Err(why) = PostgresSettings::check_url(&url, ca_file.is_some()) {
+        s.refuse("postgres", format!("the URL {why}"), "postgresql://USER@HOST/DATABASE");
+    }
+    Some(PostgresSettings { url, password_file, ca_file })
 }
 
 pub(super) fn api(root: &mut Section<'_, '_>) -> Api {

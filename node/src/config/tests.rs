@@ -448,6 +448,22 @@ fn a_secret_is_never_repeated() {
 }
 
 #[test]
+fn a_database_of_subscribers_has_a_whole_url_no_password_in_it_and_tls_beyond_loopback() {
+    let store = |rest: &str| format!("store: {{ {rest} }}\n");
+    let near = read(&store("postgres: \"postgresql://w@127.0.0.1:5432/w\", sqn_slot: 31")).unwrap().store;
+    assert_eq!(near.postgres.unwrap().hosts(), "127.0.0.1:5432");
+    assert!(near.sqn_slot.is_some());
+    let far = "postgres: \"postgresql://w@db1,db2/w\"";
+    assert!(refused(&store(far)).contains("store.postgres_ca_file"));
+    assert!(read(&store(&format!("{far}, postgres_ca_file: ca.pem"))).is_ok());
+    let secret = refused(&store("postgres: \"postgresql://w:hush@127.0.0.1/w\""));
+    assert!(secret.contains("postgres_password_file") && !secret.contains("hush"), "{secret}");
+    assert!(refused(&store("postgres_password_file: p")).contains("write `store.postgres`"));
+    assert!(refused(&store("sqn_slot: 32")).contains("0 to 31"));
+    assert!(read("").unwrap().store.postgres.is_none());
+}
+
+#[test]
 fn a_pair_of_ctas_lacks_nothing_or_is_refused_with_what_it_lacks() {
     let upfs = "n4: { node_id: 192.0.2.1 }\nupfs: [{ address: \"192.0.2.3:8805\" }]\n";
     let pair = |rest: &str| format!("{upfs}cluster: {{ etcd: [\"http://192.0.2.9:2379\"], {rest} }}\n");

@@ -113,7 +113,8 @@ impl Replica {
         let config = &self.parts.config;
         let loaded = SystemEntropy::new().and_then(|entropy| {
             let store = crate::subscribers::open(&config.store)?;
-            let directory = Directory::new(config.amf.plmn, config.home_network_keys());
+            let directory = Directory::new(config.amf.plmn, config.home_network_keys())
+                .with_sqn_slot(config.store.sqn_slot);
             let subscribers = StoredSubscribers::new(store);
             ReplicaCta::new(snapshot, directory, subscribers, entropy, CoreTime::default())
                 .map_err(|fault| format!("a snapshot of {} octets cannot be used: {fault}", snapshot.len()))

@@ -23,7 +23,8 @@ pub(super) struct UdmProducer {
 impl UdmProducer {
     /// Opens the store. Errors: one sentence.
     pub(super) fn open(config: &Config) -> Result<Self, String> {
-        let directory = Directory::new(config.amf.plmn, config.home_network_keys());
+        let directory =
+            Directory::new(config.amf.plmn, config.home_network_keys()).with_sqn_slot(config.store.sqn_slot);
         let subscribers = StoredSubscribers::new(subscribers::open(&config.store)?);
         Ok(Self { directory, subscribers, refresh_at: Instant::ZERO })
     }

@@ -20,7 +20,7 @@ pub enum Condition {
 /// A part of the core, with its condition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Component {
-    /// `n2`, `n3`, `n4`, `n6`, `store`, `api`, `cta`, `cta_replica`, `cpfs`, `sbfd`.
+    /// `n2`, `n3`, `n4`, `n6`, `store`, `api`, `cta`, `cta_replica`, `cpfs`, `sbfd`, `postgres`.
     pub name: String,
     /// Condition of the part.
     pub condition: Condition,

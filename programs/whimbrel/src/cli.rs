@@ -107,6 +107,11 @@ enum Command {
         #[command(subcommand)]
         command: SubscriberCommand,
     },
+    /// Copy all subscribers between the file and PostgreSQL (docs/postgres.md).
+    Store {
+        #[command(subcommand)]
+        command: command::store::StoreCommand,
+    },
     #[command(flatten)]
     Pages(PageCommand),
     /// Import the subscribers of another core from its exported database.
@@ -373,6 +378,7 @@ fn command(command: Command) -> Result<ExitCode, String> {
         Command::Metrics { all: false } => print(&whimbrel_node::observation::read_metrics_page()),
         Command::Reference { page } => command::reference::run(page, Cli::command()),
         Command::Subscriber { command } => command::subscriber::run(command),
+        Command::Store { command } => command::store::run(command),
         Command::Pages(command) => command.run(Cli::command()),
         Command::Import { command } => command::import::run(&command),
         Command::Backup(options) => command::backup::backup(&options),

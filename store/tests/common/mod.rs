@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use whimbrel_security::{K, Opc};
 use whimbrel_store::{OperatorCode, Store, SubscriberRecord};
 
+/// The folder of the store's crate, from that of the crate whose tests these are.
+pub(crate) const STORE_FOLDER: &str = ".";
+
 /// A folder of its own, removed when dropped.
 pub(crate) struct Folder(PathBuf);
 

@@ -150,7 +150,8 @@ fn divide(parts: Parts) -> (CtaParts, Surroundings) {
         added_ues,
         at_promotion: _,
     } = parts;
-    let directory = Directory::new(config.amf.plmn, config.home_network_keys());
+    let directory =
+        Directory::new(config.amf.plmn, config.home_network_keys()).with_sqn_slot(config.store.sqn_slot);
     let around =
         Surroundings { config, console, n2, remembered_in, upf, smf_n4, reflector, capture, added_ues };
     (CtaParts { directory, store, entropy }, around)

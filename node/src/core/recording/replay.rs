@@ -122,7 +122,8 @@ impl ReplayedCore {
         entropy.put_on(tape.clone());
         tape.give(draws(&recording.beginning.draws));
         let config = &recording.config;
-        let directory = Directory::new(config.amf.plmn, config.home_network_keys());
+        let directory =
+            Directory::new(config.amf.plmn, config.home_network_keys()).with_sqn_slot(config.store.sqn_slot);
         let subscribers = StoredSubscribers::new(store);
         let now = Instant(recording.beginning.at);
         let control = Arc::new(config.control());

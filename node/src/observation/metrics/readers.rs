@@ -23,6 +23,7 @@ pub(super) const METRICS_WITH_READERS: &[Metric] = &[
     Metric::UesRestored,
     Metric::UesNotRestored,
     Metric::UeStorageFailures,
+    Metric::PostgresFailures,
     Metric::Overloaded,
     Metric::Procedures,
     Metric::ProcedureDuration,

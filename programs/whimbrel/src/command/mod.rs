@@ -23,6 +23,7 @@ pub(crate) mod reflect;
 pub(crate) mod run;
 pub(crate) mod session;
 pub(crate) mod show;
+pub(crate) mod store;
 pub(crate) mod subscriber;
 pub(crate) mod support_bundle;
 pub(crate) mod top;

@@ -115,6 +115,8 @@ struct CoreProcess {
     entropy: SystemEntropy,
     store: Store,
     subscribers: u64,
+    /// Brings the subscribers' file up to date, if it is a replica.
+    _follower: Option<core::ReplicaFollower>,
     console: Arc<Console>,
     shared: Arc<HandlerContext>,
     /// `None` in a unit, whose primary CTA serves the API.
@@ -172,6 +174,9 @@ impl CoreProcess {
         };
         let path = config.store.path.display();
         console.components(|c| c.set("store", Condition::Up, format!("{count} subscribers in {path}")));
+        let serves_subscribers = !config.deployment.is_upf_alone();
+        let _follower =
+            if serves_subscribers { core::ReplicaFollower::start(&config.store, &console)? } else { None };
         Ok(Self {
             options,
             config,
@@ -182,6 +187,7 @@ impl CoreProcess {
             entropy,
             store,
             subscribers: count,
+            _follower,
             console,
             shared,
             api,

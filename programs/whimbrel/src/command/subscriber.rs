@@ -160,9 +160,9 @@ pub(crate) fn run(command: SubscriberCommand) -> Done {
         }
         C::Show { supi, secrets, config } => {
             let what = if secrets { "show with keys" } else { "show" };
-            show(&mut open(&config, what, &[supi])?, supi, secrets)
+            show(&mut open_current(&config, what, &[supi])?, supi, secrets)
         }
-        C::List { json, config } => list(&mut open(&config, "list", &[])?, json),
+        C::List { json, config } => list(&mut open_current(&config, "list", &[])?, json),
         C::Edit { supi, fields, add_slice, config } => {
             edit(&mut open(&config, "edit", &[supi])?, supi, &fields, &add_slice)
         }
@@ -172,7 +172,7 @@ pub(crate) fn run(command: SubscriberCommand) -> Done {
         }
         C::Export { file, format, secrets, config } => {
             let what = if secrets { "export with keys" } else { "export" };
-            export(&mut open(&config, what, &[])?, file.as_deref(), format, secrets)
+            export(&mut open_current(&config, what, &[])?, file.as_deref(), format, secrets)
         }
     }
 }
@@ -200,6 +200,15 @@ pub(super) fn open(file: &ConfigFile, what: &str, subjects: &[Supi]) -> Result<S
     subjects.iter().for_each(|supi| record(Some(&supi.to_string())));
     if subjects.is_empty() {
         record(None);
+    }
+    Ok(store)
+}
+
+/// Opens the store for reading. If it is a replica whose database does not answer, what it has is shown, with a warning.
+fn open_current(file: &ConfigFile, what: &str, subjects: &[Supi]) -> Result<Store, String> {
+    let mut store = open(file, what, subjects)?;
+    if let Err(e) = store.catch_up() {
+        eprintln!("{e}; what follows is what this host had last");
     }
     Ok(store)
 }
@@ -305,7 +314,7 @@ fn edit(store: &mut Store, supi: Supi, fields: &Fields, add_slice: &[String]) ->
     if map.is_empty() {
         return Err("no change was given: see `whimbrel subscriber edit --help`".into());
     }
-    let record = subscribers::patch(store, supi, &map).map_err(|e| e.to_string())?;
+    let record = subscribers::patch(store, supi, &map, None).map_err(|e| e.to_string())?;
     print(&format!("{supi} was changed\n"))?;
     print_json(&serde_json::to_value(&record).unwrap_or_default())
 }

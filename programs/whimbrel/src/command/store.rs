@@ -1,0 +1,154 @@
+//! `whimbrel store`: all subscribers from one store to another.
+
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use whimbrel_api::audit::{self, AuditedAccess};
+use whimbrel_cli::{Done, print};
+use whimbrel_node::config::{self, StoreConfig};
+use whimbrel_postgres::{PostgresDatabase, PostgresSettings};
+use whimbrel_store::{SealedSubscriber, Store, StoreError};
+
+use super::subscriber::Existing;
+use crate::cli::ConfigFile;
+
+/// Subscribers of one step: 5 MB.
+const STEP: usize = 4_096;
+
+#[derive(Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Copy all subscribers to another store, with their keys as they are encrypted: both have the key file of `store.key_file`.
+    Copy {
+        /// A subscribers' file, or `postgres`: the database of `store.postgres`.
+        source: String,
+        /// A subscribers' file, which is made if it is missing, or `postgres`.
+        destination: String,
+        /// What to do if a SUPI already exists; refuse: if the destination has any subscriber.
+        #[arg(long, default_value = "refuse")]
+        on_existing: Existing,
+        #[command(flatten)]
+        config: ConfigFile,
+    },
+}
+
+pub(crate) fn run(command: StoreCommand) -> Done {
+    let StoreCommand::Copy { source, destination, on_existing, config } = command;
+    let (config, _) = config::load(config.config_file.as_deref()).map_err(|e| e.to_string())?;
+    let request = format!("store copy {source} {destination}");
+    let access = AuditedAccess {
+        caller: &audit::user(),
+        user: None,
+        request: &request,
+        subscriber: None,
+        outcome: "begun",
+    };
+    audit::record(&config.store.path, &config.audit, None, &access);
+    let (from, to) = (Place::of(&source), Place::of(&destination));
+    if from == to {
+        return Err("source and destination are the same: name a file, and `postgres` or another file".into());
+    }
+    if let Place::File(file) = &from
+        && !file.exists()
+    {
+        return Err(format!("there is no subscribers' file {}", file.display()));
+    }
+    let written = copy(&config.store, &from, &to, on_existing)?;
+    let stay = match written.read - written.written {
+        0 => String::new(),
+        stay => format!("; {stay} were there already and stay as they were"),
+    };
+    print(&format!("{} subscribers were copied from {source} to {destination}{stay}\n", written.written))
+}
+
+/// One side of a copy.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    Postgres,
+    File(PathBuf),
+}
+
+impl Place {
+    fn of(text: &str) -> Self {
+        match text {
+            "postgres" => Self::Postgres,
+            file => Self::File(file.into()),
+        }
+    }
+}
+
+/// What a copy did.
+struct CopyCounts {
+    read: u64,
+    written: u64,
+}
+
+fn copy(config: &StoreConfig, from: &Place, to: &Place, on_existing: Existing) -> Result<CopyCounts, String> {
+    let sentence = |e: StoreError| e.to_string();
+    let open = |file: &Path| Store::open(file, &config.key_in_force()).map_err(sentence);
+    let database = || PostgresDatabase::new(settings(config)?);
+    match (from, to) {
+        (Place::File(from), Place::File(to)) => {
+            let (from, mut to) = (open(from)?, open(to)?);
+            check_room(on_existing, to.count().map_err(sentence)?)?;
+            steps(|after| from.sealed_after(after, STEP), |rows| to.put_sealed(rows, replaces(on_existing)))
+        }
+        (Place::File(from), Place::Postgres) => {
+            let (from, mut to) = (open(from)?, database()?);
+            let there = to.sealed_after(&from, "", 1).map_err(sentence)?;
+            check_room(on_existing, there.len() as u64)?;
+            steps(
+                |after| from.sealed_after(after, STEP),
+                |rows| to.put_sealed(&from, rows, replaces(on_existing)),
+            )
+        }
+        (Place::Postgres, Place::File(to)) => {
+            // The file is needed to compare keys; what is read is written to it as another connection.
+            let (mut from, mut to, key) = (database()?, open(to)?, open(to)?);
+            check_room(on_existing, to.count().map_err(sentence)?)?;
+            steps(
+                |after| from.sealed_after(&key, after, STEP),
+                |rows| to.put_sealed(rows, replaces(on_existing)),
+            )
+        }
+        (Place::Postgres, Place::Postgres) => Err("source and destination are the same".into()),
+    }
+}
+
+fn settings(config: &StoreConfig) -> Result<PostgresSettings, String> {
+    config
+        .postgres
+        .clone()
+        .ok_or_else(|| "the configuration names no database: write `store.postgres`".into())
+}
+
+fn replaces(on_existing: Existing) -> bool {
+    matches!(on_existing, Existing::Replace)
+}
+
+fn check_room(on_existing: Existing, there: u64) -> Done {
+    if there > 0 && matches!(on_existing, Existing::Refuse) {
+        return Err("the destination has subscribers already, and nothing was copied: say with --on-existing whether those of both are replaced or \
+                    skipped"
+            .into());
+    }
+    Ok(())
+}
+
+fn steps(
+    mut read: impl FnMut(&str) -> Result<Vec<SealedSubscriber>, StoreError>,
+    mut write: impl FnMut(&[SealedSubscriber]) -> Result<u64, StoreError>,
+) -> Result<CopyCounts, String> {
+    let mut counts = CopyCounts { read: 0, written: 0 };
+    let mut after = String::new();
+    let at = |counts: &CopyCounts, e: StoreError| match counts.written {
+        0 => e.to_string(),
+        n => format!("after {n} subscribers: {e}; what was copied is there, and --on-existing skip goes on"),
+    };
+    loop {
+        let rows = read(&after).map_err(|e| at(&counts, e))?;
+        let Some(last) = rows.last() else { return Ok(counts) };
+        after.clone_from(&last.supi);
+        counts.written += write(&rows).map_err(|e| at(&counts, e))?;
+        counts.read += rows.len() as u64;
+    }
+}

@@ -1,0 +1,13 @@
+//! PostgreSQL's own server judges: the tests of the store run against a replica, too, and those below are of what only a database can do.
+//! Without the server they pass, and `./x test` says so.
+
+mod common;
+
+#[path = "../../tests/import.rs"]
+mod import;
+#[path = "../../tests/store.rs"]
+mod store;
+
+mod failures;
+mod homes;
+mod lost;

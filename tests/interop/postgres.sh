@@ -1,0 +1,199 @@
+#!/usr/bin/env bash
+# Two cores with the subscribers of one PostgreSQL database (Debian's server): what is added through one is in force at the other; while PostgreSQL is
+# dead, UEs register at both, also after a restart, and provisioning is refused in one sentence; of two edits at once one is refused; a backup of last
+# night is noticed, and what it lost is brought back. In a network namespace of its own.
+#
+# Usage: postgres.sh     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
+set -euo pipefail
+tools=(curl)
+logs=(north.log south.log play.log postgres.log command.log)
+. "$(dirname "$0")/../netns.sh"
+
+programs=$(find /usr/lib/postgresql -mindepth 2 -maxdepth 2 -name bin 2>/dev/null | sort -V | tail -n 1)
+[ -x "$programs/initdb" ] || skip "PostgreSQL's server is not installed"
+other_user=(unshare --user --map-user=65534 --map-group=65534) # the server refuses to run as root
+"${other_user[@]}" true 2>/dev/null || skip "user namespaces are not permitted here"
+export PGHOST=$tmp PGUSER=whimbrel
+
+"${other_user[@]}" "$programs/initdb" -D "$tmp/data" -U whimbrel -A trust --locale=C -E UTF8 >"$tmp/postgres.log" 2>&1 ||
+  setup_failed "initdb fails"
+postgres() { # starts it
+  for _ in $(seq 5); do # a killed server's processes may still be there for a moment
+    "${other_user[@]}" "$programs/postgres" -D "$tmp/data" -k "$tmp" -c listen_addresses= 2>>"$tmp/postgres.log" &
+    postgres=$!
+    running+=("$postgres")
+    for _ in $(seq 200); do
+      "$programs/pg_isready" -q && return
+      kill -0 "$postgres" 2>/dev/null || break
+      sleep 0.05
+    done
+    sleep 0.2
+  done
+  wrong "PostgreSQL does not start"
+}
+postgres_dies() {
+  kill -9 "$postgres"
+  wait "$postgres" 2>/dev/null || true
+  rm -f "$tmp/data/postmaster.pid"
+}
+sql() { "$programs/psql" -XAtq -v ON_ERROR_STOP=1 -d whimbrel -c "$1"; }
+postgres
+"$programs/createdb" whimbrel || setup_failed "no database can be made"
+
+cat >"$tmp/upf.yaml" <<END
+n3: { address: 127.0.0.33 }
+n4: { listen: "127.0.0.33:8805", smfs: ["127.0.0.31:8805", "127.0.0.32:8805"] }
+n6: { device: both, nat: false }
+data_networks: [{ dnn: internet, ipv4_pool: 10.50.0.0/16, ipv6_pool: none }]
+api: { address: "127.0.0.1:8083" }
+store: { path: $tmp/upf.db }
+END
+(umask 077; head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' >"$tmp/all.key") # of all homes
+# configure NAME ADDRESS POINTER API
+configure() {
+  cat >"$tmp/$1.yaml" <<END
+amf: { pointer: $3 }
+n2: { addresses: [$2] }
+n3: { address: $2 }
+n4: { node_id: $2 }
+upfs: [{ name: both, address: "127.0.0.33:8805" }]
+api: { address: "127.0.0.1:$4" }
+store:
+  path: $tmp/$1.db
+  key_file: $tmp/all.key
+  postgres: "postgresql://whimbrel@${tmp//\//%2F}/whimbrel"
+  sqn_slot: $3
+END
+}
+configure north 127.0.0.31 0 8081
+configure south 127.0.0.32 1 8082
+# at NAME COMMAND...: a command of the operator at one of the homes.
+at() { "$WHIMBREL" "${@:2}" --config "$tmp/$1.yaml" >"$tmp/command.log" 2>&1; }
+# refused NAME TEXT COMMAND...: the command fails with one sentence that says so.
+refused() {
+  ! at "$1" "${@:3}" || wrong "not refused: ${*:3}"
+  grep -q "$2" "$tmp/command.log" || wrong "$1 refuses otherwise: $(cat "$tmp/command.log")"
+  [ "$(wc -l <"$tmp/command.log")" = 1 ] || wrong "more than one sentence: $(cat "$tmp/command.log")"
+}
+# says NAME TEXT: waits until `whimbrel why postgres` there says it.
+says() {
+  for _ in $(seq 400); do
+    at "$1" why postgres && grep -q "$2" "$tmp/command.log" && return
+    sleep 0.02
+  done
+  wrong "$1 does not say \"$2\" of PostgreSQL, but: $(cat "$tmp/command.log")"
+}
+# in_force NAME: waits until the last change is in force there.
+in_force() { says "$1" "change $(sql 'SELECT generation FROM whimbrel.state') of PostgreSQL"; }
+# registers ADDRESS FILE: its UEs register at that core, and leave.
+registers() { timeout 60 "$WHIMBREL_LAB" ran "$tmp/$2.yaml" --amf "$1" --imsi "${first[$2]}" >"$tmp/play.log" 2>&1; }
+declare -A first=([some]=999700000000001 [one]=999700000000900)
+for file in some one; do
+  printf 'ues: %s\ngnbs: 1\nsteps: [register, deregister]\n' "$([ $file = some ] && echo 4 || echo 1)" >"$tmp/$file.yaml"
+done
+for file in some one; do
+  "$WHIMBREL_LAB" ran "$tmp/$file.yaml" --imsi "${first[$file]}" --write-subscribers "$tmp/$file.csv" >/dev/null
+done
+ue=imsi-${first[some]} added=imsi-${first[one]}
+
+start upf upf
+start north run
+start south run
+south=$!
+await north "the UPF answers"
+await south "the UPF answers"
+
+# 1. Added through one, in force at the other.
+at north subscriber import "$tmp/some.csv" || wrong "no import: $(cat "$tmp/command.log")"
+begun=$(date +%s%N)
+in_force south
+echo "4 subscribers that were imported at north are in force at south after $((($(date +%s%N) - begun) / 1000000)) ms"
+registers 127.0.0.32 some || wrong "UEs that were added through north cannot register at south"
+registers 127.0.0.31 some || wrong "UEs cannot register at north after south: their SQNs"
+registers 127.0.0.32 some || wrong "UEs cannot register at south after north: their SQNs"
+
+# 2. PostgreSQL is dead.
+postgres_dies
+registers 127.0.0.31 some || wrong "UEs of north wait for PostgreSQL"
+registers 127.0.0.32 some || wrong "UEs of south wait for PostgreSQL"
+refused north "PostgreSQL cannot be reached .* no subscriber can be changed; UEs are served on" subscriber edit "$ue" --status barred
+says south "PostgreSQL cannot be reached"
+at south why "$added" || true
+grep -q "It may have been added elsewhere since: PostgreSQL cannot be reached" "$tmp/command.log" || wrong "why does not say that: $(cat "$tmp/command.log")"
+kill "$south"
+wait "$south" || wrong "south does not stop in order"
+start south run
+await south " ready" 2
+registers 127.0.0.32 some || wrong "south serves no UEs after a restart without PostgreSQL"
+echo "PostgreSQL is dead: UEs register at both, one of which was restarted; $(refused north . subscriber remove "$ue"; cat "$tmp/command.log")"
+postgres
+in_force north
+in_force south
+
+# 3. Two edits at once: both are prepared on what both have, and wait for the same lock.
+mkfifo "$tmp/hold"
+"$programs/psql" -XAtq -d whimbrel <"$tmp/hold" >/dev/null &
+running+=($!)
+exec 9>"$tmp/hold"
+echo "BEGIN; SELECT * FROM whimbrel.state FOR UPDATE;" >&9
+waiting="SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+for home in north south; do
+  number=$([ $home = north ] && echo 49111111 || echo 49222222)
+  ("$WHIMBREL" subscriber edit "$ue" --msisdn "$number" --config "$tmp/$home.yaml" >"$tmp/edit.$home" 2>&1; echo $? >"$tmp/status.$home") &
+done
+for _ in $(seq 400); do [ "$(sql "$waiting")" = 2 ] && break; sleep 0.01; done
+echo "ROLLBACK;" >&9
+exec 9>&-
+for home in north south; do
+  for _ in $(seq 400); do [ -s "$tmp/status.$home" ] && break; sleep 0.02; done
+done
+[ "$(cat "$tmp/status.north" "$tmp/status.south" | sort | tr -d '\n')" = 01 ] || wrong "not one of two edits was refused: $(cat "$tmp"/edit.*)"
+grep -q "was changed by another user at the same moment, and your change was not made" "$tmp"/edit.* || wrong "refused otherwise: $(cat "$tmp"/edit.*)"
+in_force north
+in_force south
+shown() { "$WHIMBREL" subscriber show "$ue" --config "$tmp/$1.yaml"; }
+[ "$(shown north)" = "$(shown south)" ] || wrong "the homes differ"
+winner=$(grep -l 0 "$tmp"/status.* | sed 's/.*\.//')
+shown north | grep -q "$([ "$winner" = north ] && echo 49111111 || echo 49222222)" || wrong "the edit that was made is not there"
+echo "two edits at once: $(grep -h "was changed by another user" "$tmp"/edit.*)"
+
+# 4. The backup of last night.
+"${other_user[@]}" "$programs/pg_basebackup" -D "$tmp/night" -X stream -c fast || wrong "no backup"
+at south subscriber import "$tmp/one.csv" || wrong "no import: $(cat "$tmp/command.log")"
+in_force north
+registers 127.0.0.31 one || wrong "a UE that was added through south cannot register at north"
+postgres_dies
+rm -r "$tmp/data"
+mv "$tmp/night" "$tmp/data"
+chmod 700 "$tmp/data"
+postgres
+for home in north south; do
+  says $home "PostgreSQL has lost changes"
+  await $home "PostgreSQL has lost changes: .*first $added"
+done
+grep -o "PostgreSQL has lost changes: .*" "$tmp/north.log"
+registers 127.0.0.31 some || wrong "UEs that the backup has cannot register"
+at north store copy "$tmp/north.db.before-loss-1" postgres --on-existing skip || wrong "no copy: $(cat "$tmp/command.log")"
+cat "$tmp/command.log"
+rm "$tmp"/*.before-loss-1
+in_force north
+in_force south
+registers 127.0.0.32 one || wrong "what the backup had lost is not back"
+
+# 5. To a file, and a file of its own is no replica.
+at north store copy postgres "$tmp/own.db" || wrong "no copy: $(cat "$tmp/command.log")"
+cat "$tmp/command.log"
+sed "/postgres:/d; s|north.db|own.db|" "$tmp/north.yaml" >"$tmp/own.yaml"
+at own subscriber edit "$ue" --status barred || wrong "a copied file is not this home's own: $(cat "$tmp/command.log")"
+sed "/postgres:/d" "$tmp/north.yaml" >"$tmp/alone.yaml"
+refused alone "is the replica of a PostgreSQL database" subscriber edit "$ue" --status barred
+
+# 6. A later version's database, and another key: one sentence each, and UEs are served on.
+sql "UPDATE whimbrel.state SET layout = 99"
+refused north "have layout 99, which a later version of this program wrote" subscriber edit "$ue" --status barred
+sql "UPDATE whimbrel.state SET layout = 1"
+(umask 077; echo "$(printf 'ef%.0s' $(seq 32))" >"$tmp/other.key")
+sed "s|all.key|other.key|; s|north.db|stranger.db|" "$tmp/north.yaml" >"$tmp/stranger.yaml"
+refused stranger "all homes need the same key file" subscriber edit "$ue" --status barred
+registers 127.0.0.31 some || wrong "UEs are not served on"
+echo "a newer schema and another key file are refused in one sentence"
