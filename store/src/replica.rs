@@ -16,7 +16,7 @@ use crate::schema::KEY_CHECK;
 use crate::shared::{DatabaseFailure, ReplicaPosition, SealedSubscriber, SharedStore, SubscriberChange};
 use crate::store::{Store, TransactionWriter};
 
-/// What a replica has beside the subscribers: its position in the log of the database, and the offsets of resynchronised subscribers that the
+/// The tables of a replica beside the subscribers': its position in the log of the database, and the offsets of resynchronised subscribers that the
 /// database does not have yet. A program that knows neither does not see them, so they need no layout of their own.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS replica (
@@ -73,7 +73,7 @@ fn position(db: &Connection) -> rusqlite::Result<Option<ReplicaPosition>> {
     db.prepare_cached(sql)?.query_row([], read).optional()
 }
 
-/// Whether the file is the replica of a database.
+/// True if the file is the replica of a database.
 pub(crate) fn is_replica(db: &Connection) -> rusqlite::Result<bool> {
     Ok(position(db)?.is_some())
 }
@@ -88,7 +88,7 @@ fn later(one: i64, other: i64) -> i64 {
     later_offset(SqnOffset::new(one as u64), SqnOffset::new(other as u64)).value() as i64
 }
 
-/// What a full copy changed in a replica.
+/// The changes that a full copy made in a replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopyDifferences {
     /// Subscribers that were written or removed.
@@ -117,7 +117,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whether changes go to a database that several homes share.
+    /// True if changes go to a database that several homes share.
     pub fn is_following(&self) -> bool {
         self.shared.is_some()
     }
@@ -157,7 +157,7 @@ impl Store {
         done.unwrap_or_else(|| Err(StoreError::Replica { path: self.path.clone() }))
     }
 
-    /// Runs `f` on the file and undoes it: what it returned, and what it would have changed.
+    /// Runs `f` on the file and undoes it; returns its result and the changes that it would have made.
     fn prepare<T>(
         &mut self,
         f: impl FnOnce(&mut TransactionWriter<'_>) -> Result<T, StoreError>,
@@ -354,7 +354,7 @@ impl Store {
         self.sealer().seal(KEY_CHECK.0, KEY_CHECK.1)
     }
 
-    /// Whether [`Self::key_check`] was made under the same key.
+    /// True if [`Self::key_check`] was made under the same key.
     pub fn has_key_of(&self, check: &[u8]) -> bool {
         self.sealer().open_sealed::<8>(KEY_CHECK.0, check).is_some_and(|plain| *plain == KEY_CHECK.1)
     }

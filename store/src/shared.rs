@@ -1,4 +1,4 @@
-//! A database that several homes share, of which each home's file is a replica: what a store asks of it, and how it fails.
+//! A database that several homes share, of which each home's file is a replica: the operations that a store asks for, and how it fails.
 
 use core::fmt;
 use std::path::PathBuf;
@@ -16,22 +16,22 @@ pub struct SealedSubscriber {
     pub msisdn: Option<String>,
     /// `enabled` or `barred`.
     pub status: String,
-    /// Authentication algorithm.
+    /// Authentication algorithm of the USIM.
     pub algorithm: String,
-    /// Authentication method.
+    /// Authentication method that the UDM chooses.
     pub auth: String,
     /// Authentication management field, two octets.
     pub amf: Vec<u8>,
     /// Offset of SEQ, under 2^43.
     pub sqn_offset: i64,
-    /// K and the operator's code, sealed for this SUPI. Sealed anew they have other octets.
+    /// K and the operator's code, sealed for this SUPI. Sealed again they have other octets.
     pub keys: Vec<u8>,
     /// JSON of the subscription.
     pub subscription: String,
 }
 
 impl SealedSubscriber {
-    /// Whether two differ in their SQN offset at most.
+    /// True if two differ in their SQN offset at most.
     pub fn equals_but_for_offset(&self, other: &Self) -> bool {
         Self { sqn_offset: other.sqn_offset, ..self.clone() } == *other
     }
@@ -49,9 +49,9 @@ impl fmt::Debug for SealedSubscriber {
 pub struct SubscriberChange {
     /// Digits of the SUPI.
     pub supi: String,
-    /// What the replica has; `None`: no such subscriber.
+    /// The subscriber in the replica; `None`: there is none.
     pub before: Option<SealedSubscriber>,
-    /// What it becomes; `None`: it is removed.
+    /// The subscriber afterwards; `None`: it is removed.
     pub after: Option<SealedSubscriber>,
 }
 
@@ -94,7 +94,7 @@ pub trait SharedStore: Send {
 pub enum DatabaseFailure {
     /// No connection, or it was lost.
     Unreachable {
-        /// What the connection says.
+        /// The system's sentence.
         why: String,
     },
     /// No answer came in time; nothing was changed.
@@ -114,18 +114,18 @@ pub enum DatabaseFailure {
         /// The database's sentence.
         why: String,
     },
-    /// All servers that answer are standbys, or the database is read-only.
+    /// All servers that answer are replicas of the primary, or the database is read-only.
     ReadOnly,
     /// Another writer keeps the database locked.
     Busy,
     /// The schema `whimbrel` of the database is not this program's.
     OtherSchema {
-        /// What differs.
+        /// The difference that was found.
         why: String,
     },
     /// A later version of this program made the schema.
     NewerSchema {
-        /// Its layout.
+        /// Layout of the schema.
         layout: i32,
         /// The newest layout that this program knows.
         known: i32,
@@ -135,9 +135,9 @@ pub enum DatabaseFailure {
         /// The key file in force.
         key_file: PathBuf,
     },
-    /// It is not the database of which the file is a replica.
+    /// The file is the replica of another database.
     OtherDatabase {
-        /// The replica.
+        /// Path of the replica's file.
         path: PathBuf,
     },
     /// The file has subscribers of its own, which a replica would lose.
@@ -155,7 +155,7 @@ pub enum DatabaseFailure {
 }
 
 impl DatabaseFailure {
-    /// Whether the same may succeed without anybody's help.
+    /// True if the same may succeed later without a change.
     pub fn passes(&self) -> bool {
         matches!(
             self,
@@ -193,7 +193,7 @@ impl fmt::Display for DatabaseFailure {
                 "PostgreSQL does not permit this to the user of store.postgres ({why}): make that user the owner of the database"
             ),
             Self::ReadOnly => f.write_str(
-                "PostgreSQL is read-only (a standby, or default_transaction_read_only), so no subscriber can be changed: promote a standby, or \
+                "PostgreSQL is read-only (a replica of the primary, or default_transaction_read_only), so no subscriber can be changed: promote a replica, or \
                  name the primary in store.postgres; UEs are served on",
             ),
             Self::Busy => f.write_str(

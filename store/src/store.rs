@@ -424,7 +424,7 @@ impl Store {
     }
 }
 
-/// What a record becomes by an edit.
+/// The record that an edit makes.
 fn edited(
     old: &SubscriberRecord,
     edit: impl FnOnce(&mut SubscriberRecord),

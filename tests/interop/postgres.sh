@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Two cores with the subscribers of one PostgreSQL database (Debian's server): what is added through one is in force at the other; while PostgreSQL is
-# dead, UEs register at both, also after a restart, and provisioning is refused in one sentence; of two edits at once one is refused; a backup of last
-# night is noticed, and what it lost is brought back. In a network namespace of its own.
+# dead, UEs register at both, also after a restart, and provisioning is refused in one sentence; of two edits at once one is refused; an
+# older backup is noticed, and what it lost is brought back. In a network namespace of its own.
 #
 # Usage: postgres.sh     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
 set -euo pipefail
@@ -19,7 +19,7 @@ export PGHOST=$tmp PGUSER=whimbrel
   setup_failed "initdb fails"
 postgres() { # starts it
   for _ in $(seq 5); do # a killed server's processes may still be there for a moment
-    "${other_user[@]}" "$programs/postgres" -D "$tmp/data" -k "$tmp" -c listen_addresses= 2>>"$tmp/postgres.log" &
+    "${other_user[@]}" "$programs/postgres" -D "$tmp/data" -k "$tmp" -c listen_addresses= -c fsync=off 2>>"$tmp/postgres.log" &
     postgres=$!
     running+=("$postgres")
     for _ in $(seq 200); do
@@ -139,7 +139,11 @@ echo "BEGIN; SELECT * FROM whimbrel.state FOR UPDATE;" >&9
 waiting="SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 for home in north south; do
   number=$([ $home = north ] && echo 49111111 || echo 49222222)
-  ("$WHIMBREL" subscriber edit "$ue" --msisdn "$number" --config "$tmp/$home.yaml" >"$tmp/edit.$home" 2>&1; echo $? >"$tmp/status.$home") &
+  {
+    status=0
+    "$WHIMBREL" subscriber edit "$ue" --msisdn "$number" --config "$tmp/$home.yaml" >"$tmp/edit.$home" 2>&1 || status=$?
+    echo "$status" >"$tmp/status.$home"
+  } &
 done
 for _ in $(seq 400); do [ "$(sql "$waiting")" = 2 ] && break; sleep 0.01; done
 echo "ROLLBACK;" >&9
@@ -157,14 +161,14 @@ winner=$(grep -l 0 "$tmp"/status.* | sed 's/.*\.//')
 shown north | grep -q "$([ "$winner" = north ] && echo 49111111 || echo 49222222)" || wrong "the edit that was made is not there"
 echo "two edits at once: $(grep -h "was changed by another user" "$tmp"/edit.*)"
 
-# 4. The backup of last night.
-"${other_user[@]}" "$programs/pg_basebackup" -D "$tmp/night" -X stream -c fast || wrong "no backup"
+# 4. An older backup.
+"${other_user[@]}" "$programs/pg_basebackup" -D "$tmp/older" -X stream -c fast || wrong "no backup"
 at south subscriber import "$tmp/one.csv" || wrong "no import: $(cat "$tmp/command.log")"
 in_force north
 registers 127.0.0.31 one || wrong "a UE that was added through south cannot register at north"
 postgres_dies
 rm -r "$tmp/data"
-mv "$tmp/night" "$tmp/data"
+mv "$tmp/older" "$tmp/data"
 chmod 700 "$tmp/data"
 postgres
 for home in north south; do
@@ -193,7 +197,7 @@ sql "UPDATE whimbrel.state SET layout = 99"
 refused north "have layout 99, which a later version of this program wrote" subscriber edit "$ue" --status barred
 sql "UPDATE whimbrel.state SET layout = 1"
 (umask 077; echo "$(printf 'ef%.0s' $(seq 32))" >"$tmp/other.key")
-sed "s|all.key|other.key|; s|north.db|stranger.db|" "$tmp/north.yaml" >"$tmp/stranger.yaml"
-refused stranger "all homes need the same key file" subscriber edit "$ue" --status barred
+sed "s|all.key|other.key|; s|north.db|otherkey.db|" "$tmp/north.yaml" >"$tmp/otherkey.yaml"
+refused otherkey "all homes need the same key file" subscriber edit "$ue" --status barred
 registers 127.0.0.31 some || wrong "UEs are not served on"
 echo "a newer schema and another key file are refused in one sentence"

@@ -406,7 +406,52 @@ fn in_clear(identity: &Identity) -> Option<Supi> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use whimbrel_security::{AuthenticationManagementField, K, Milenage, Opc};
+
+    use super::super::Subscription;
     use super::*;
+
+    /// One subscriber, with this offset.
+    struct OneSubscriber(SqnOffset);
+
+    impl Subscribers for OneSubscriber {
+        fn authentication(&mut self, _: Supi) -> Result<AuthenticationSubscription, UdmError> {
+            Ok(AuthenticationSubscription {
+                functions: Milenage::new(&K::new([1; 16]), Opc::new([2; 16])).into(),
+                method: AuthMethod::FiveGAka,
+                amf: AuthenticationManagementField::FIVE_G,
+                sqn_offset: self.0,
+            })
+        }
+
+        fn subscription(&mut self, _: Supi) -> Result<Arc<Subscription>, UdmError> {
+            Err(UdmError::UserNotFound)
+        }
+
+        fn save_sqn_offset(&mut self, _: Supi, _: SqnOffset) -> Result<(), UdmError> {
+            Ok(())
+        }
+    }
+
+    #[test] // TS 33.102 Annex C.2.2: IND of the slot, and the offset that another home has merged
+    fn a_directory_with_a_slot_issues_its_ind_and_takes_a_later_offset() {
+        let now = Instant(1_800_000_000_000_000);
+        let supi: Supi = "imsi-999700000000001".parse().unwrap();
+        let issued = |slot: Option<u8>| {
+            let slot = slot.and_then(SqnSlot::new);
+            let mut directory = Directory::new(PlmnId::TEST, HomeNetworkKeys::new()).with_sqn_slot(slot);
+            [10, 500, 20].map(|seq| {
+                let mut subscribers = OneSubscriber(SqnOffset::with_seq_at(now, seq));
+                directory.vector(now, supi, Rand([3; 16]), None, &mut subscribers).unwrap();
+                let sqn = directory.entries.get(supi).unwrap().sqn.unwrap();
+                (sqn.last.seq(), sqn.last.ind())
+            })
+        };
+        assert_eq!(issued(Some(9)), [(10, 9), (500, 9), (501, 9)]);
+        assert_eq!(issued(None), [(10, 1), (11, 2), (12, 3)], "one directory knows its own offset");
+    }
 
     #[test]
     fn an_entry_is_packed_without_loss() {

@@ -200,12 +200,10 @@ fn sqn_slot(s: &mut Section<'_, '_>) -> Option<SqnSlot> {
         "IND of the SQNs of this core, 0 to 31: each core (or pair of CTAs) of the same subscribers has another one, so that clocks that differ cost no \
          resynchronisation (TS 33.102 Annex C.2.2). Without it IND rotates, as it is best for one core.",
     );
-    let number = slot?;
-    let slot = SqnSlot::new(number);
-    if slot.is_none() {
-        s.refuse("sqn_slot", format!("IND has 5 bits, and {number} does not fit"), "0 to 31");
-    }
-    slot
+    let found = slot.and_then(SqnSlot::new);
+    let what = format!("IND has 5 bits, and {} does not fit", slot.unwrap_or_default());
+    s.bound("sqn_slot", slot.is_none() || found.is_some(), what, "0 to 31");
+    found
 }
 
 fn postgres(s: &mut Section<'_, '_>) -> Option<PostgresSettings> {

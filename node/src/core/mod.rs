@@ -13,7 +13,7 @@ mod n4;
 mod recording;
 mod remote_replica;
 mod replica;
-mod replica_follower;
+mod replica_thread;
 mod smf_n4;
 pub mod stored_ues;
 mod subscriber_copy;
@@ -30,7 +30,7 @@ pub use control_thread::{
 pub use n2::{inherit_n2, open_n2};
 pub use n4::{N4Peers, open_n4};
 pub use remote_replica::{AssignmentOutcome, await_assignment};
-pub use replica_follower::ReplicaFollower;
+pub use replica_thread::ReplicaThread;
 pub use smf_n4::{SmfN4, open_smf_n4};
 pub(crate) use subscribers::StoredSubscribers;
 pub use subscribers::{check_flow, subscription};

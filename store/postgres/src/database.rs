@@ -318,7 +318,7 @@ async fn begin_change(client: &Client) -> Result<(), StoreError> {
     batch(client, &sql).await
 }
 
-/// Ends a change. If the connection is lost meanwhile, nobody knows whether it was made.
+/// Ends a change. If the connection is lost meanwhile, its outcome is unknown.
 async fn commit(client: &Client) -> Result<(), StoreError> {
     client.batch_execute("COMMIT").await.map_err(|e| match is_lost(&e) {
         true => DatabaseFailure::UnknownOutcome.into(),

@@ -48,7 +48,7 @@ pub(crate) fn failure_of(e: &Error) -> DatabaseFailure {
     }
 }
 
-/// Whether the connection may have ended before the answer came.
+/// True if the connection may have ended before the answer came.
 pub(crate) fn is_lost(e: &Error) -> bool {
     e.is_closed() || e.as_db_error().is_none_or(|db| db.code().code().starts_with("57P"))
 }

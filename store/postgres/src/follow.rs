@@ -15,7 +15,7 @@ const CHANGED_MAX: i64 = 16_384;
 /// Looks in a row in which another process of the host was faster.
 const TRIES: usize = 8;
 
-/// Why a replica was copied whole.
+/// The reason of a full copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CopyReason {
     /// There was none.
@@ -24,7 +24,7 @@ pub enum CopyReason {
     LogCut,
     /// The database is in another system: a dump was restored.
     OtherSystem,
-    /// Another timeline: a standby was promoted, or a base backup restored.
+    /// Another timeline: a replica server was promoted, or a base backup restored.
     OtherTimeline,
     /// The database lacks changes that the replica has.
     Lost {
@@ -38,9 +38,9 @@ pub enum CopyReason {
 /// A full copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaughtUp {
-    /// Why it was made.
+    /// Reason of the copy.
     pub reason: CopyReason,
-    /// What it changed.
+    /// Changes that it made in the replica.
     pub differences: CopyDifferences,
 }
 
@@ -62,11 +62,11 @@ impl std::fmt::Display for CaughtUp {
             }
             CopyReason::OtherTimeline => write!(
                 f,
-                "a standby of PostgreSQL was promoted, or a backup of it restored, and no change is lost: {changed} subscribers differed"
+                "a replica server of PostgreSQL was promoted, or a backup of it restored, and no change is lost: {changed} subscribers differed"
             )?,
             CopyReason::Lost { had, has } => write!(
                 f,
-                "PostgreSQL has lost changes: it was restored from a backup, or is a standby that lagged when it was promoted (change {had} was seen \
+                "PostgreSQL has lost changes: it was restored from a backup, or is a replica server that lagged when it was promoted (change {had} was seen \
                  here, and its last one now is another one, {has}): {changed} subscribers differed"
             )?,
         }
@@ -83,7 +83,7 @@ impl std::fmt::Display for CaughtUp {
     }
 }
 
-/// What the database says of itself.
+/// The state of the database, by its own answer.
 struct DatabaseState {
     position: ReplicaPosition,
     /// The mark of the change that the replica had last.

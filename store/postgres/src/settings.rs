@@ -47,7 +47,7 @@ impl PostgresSettings {
         named.collect::<Vec<_>>().join(", ")
     }
 
-    /// What a connection is made of. The password is read each time: it may have been changed. Errors: one sentence.
+    /// The parts of a connection. The password is read each time: it may have been changed. Errors: one sentence.
     pub(crate) fn connection(&self) -> Result<(Config, PostgresTls), String> {
         let mut config = parse(&self.url, self.ca_file.is_some())?;
         if let Some(file) = &self.password_file {
@@ -104,7 +104,7 @@ fn parse(url: &str, has_ca_file: bool) -> Result<Config, String> {
             config.ssl_mode(SslMode::Disable);
         }
     }
-    // Only a server that can be written to is of use: a replica of the home is as current as a standby.
+    // Only a server that can be written to is of use: the home's replica is as current as a replica server.
     config.target_session_attrs(TargetSessionAttrs::ReadWrite);
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(CONNECT_TIMEOUT);

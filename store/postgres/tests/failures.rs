@@ -126,7 +126,7 @@ fn a_wrong_password_and_one_that_was_changed() {
 }
 
 #[test]
-fn a_read_only_database_and_a_user_who_may_not_write() {
+fn a_read_only_database_and_a_user_that_may_not_write() {
     if !is_installed() {
         return;
     }

@@ -41,7 +41,7 @@ fn a_change_at_one_home_is_at_the_other_with_the_same_sealed_keys() {
 }
 
 #[test]
-fn two_users_who_edit_one_subscriber_at_once_do_not_overwrite_each_other() {
+fn two_edits_of_one_subscriber_at_once_do_not_overwrite_each_other() {
     if !is_installed() {
         return;
     }

@@ -13,7 +13,7 @@ fn copied(from: &str, to: &str) {
 }
 
 #[test] // the same system and timeline: only the log of changes shows it
-fn a_cold_copy_of_last_night_is_noticed_though_it_has_more_changes_by_now() {
+fn an_older_cold_copy_is_noticed_though_it_has_more_changes_by_now() {
     if !is_installed() {
         return;
     }
@@ -22,8 +22,8 @@ fn a_cold_copy_of_last_night_is_noticed_though_it_has_more_changes_by_now() {
     let (mut here, mut there) = (one.store(), other.store());
     (1..=3).for_each(|n| here.add(&record(n)).unwrap());
     server.stop();
-    let (data, night) = (server.data(), server.path().join("night").display().to_string());
-    copied(&data, &night);
+    let (data, backup) = (server.data(), server.path().join("backup").display().to_string());
+    copied(&data, &backup);
     server.start(&[]);
     here.add(&record(4)).unwrap();
     here.set_sqn_offsets(&[(record(1).supi, SqnOffset::new(77_000))]).unwrap();
@@ -31,7 +31,7 @@ fn a_cold_copy_of_last_night_is_noticed_though_it_has_more_changes_by_now() {
     db.merge_offsets(&mut here).unwrap();
     here.catch_up().unwrap();
     server.stop();
-    copied(&night, &data);
+    copied(&backup, &data);
     server.start(&[]);
     // The other home was away all the time; its changes take the numbers of those that were lost.
     (5..=9).for_each(|n| there.add(&record(n)).unwrap());
@@ -46,7 +46,7 @@ fn a_cold_copy_of_last_night_is_noticed_though_it_has_more_changes_by_now() {
         "{copy}"
     );
     assert_eq!(here.list(None, 99).unwrap().len(), 8, "1 to 3 and 5 to 9");
-    assert_eq!(here.saved_before_loss(), [saved.clone()]);
+    assert_eq!(here.saved_before_loss(), std::slice::from_ref(&saved));
     // What was lost is in the saved file, with its keys.
     let key = one.db().with_file_name("s.key");
     let mut lost = Store::open(&saved, &key).unwrap();
@@ -65,18 +65,18 @@ fn a_cold_copy_of_last_night_is_noticed_though_it_has_more_changes_by_now() {
 }
 
 #[test]
-fn a_promoted_standby_that_lost_nothing_changes_nothing_and_an_url_of_both_finds_it() {
+fn a_promoted_replica_that_lost_nothing_changes_nothing_and_an_url_of_both_finds_it() {
     if !is_installed() {
         return;
     }
     let mut primary = Server::started();
-    let mut standby = Server::new();
-    let _ = std::fs::remove_dir_all(standby.data());
-    let data = standby.data();
+    let mut secondary = Server::new();
+    let _ = std::fs::remove_dir_all(secondary.data());
+    let data = secondary.data();
     primary.done("pg_basebackup", &["-D", &data, "-R", "-X", "stream", "-c", "fast"]);
-    standby.start(&[]);
+    secondary.start(&[]);
     let mut settings = primary.settings("postgres");
-    let folders = [&primary, &standby].map(|s| s.path().display().to_string().replace('/', "%2F"));
+    let folders = [&primary, &secondary].map(|s| s.path().display().to_string().replace('/', "%2F"));
     settings.url = format!("postgresql://whimbrel@{},{}/postgres", folders[1], folders[0]);
     let home = Home::new(settings.clone());
     let mut store = home.store();
@@ -84,8 +84,8 @@ fn a_promoted_standby_that_lost_nothing_changes_nothing_and_an_url_of_both_finds
     let behind = "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn = pg_current_wal_lsn()";
     while primary.sql("postgres", behind) != "1" {}
     primary.kill();
-    standby.done("pg_ctl", &["promote", "-D", &data]);
-    standby.sql("postgres", "CHECKPOINT");
+    secondary.done("pg_ctl", &["promote", "-D", &data]);
+    secondary.sql("postgres", "CHECKPOINT");
     let mut db = whimbrel_postgres::PostgresDatabase::new(settings).unwrap();
     db.catch_up(&mut store).unwrap();
     let copy = db.take_copy().unwrap();

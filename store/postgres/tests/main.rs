@@ -11,3 +11,4 @@ mod store;
 mod failures;
 mod homes;
 mod lost;
+mod tls;

@@ -38,6 +38,9 @@ fn summary(c: &Config) -> String {
     let _ = writeln!(s, "  N3       UDP {} port {}", c.n3.address, c.n3.port);
     let _ = writeln!(s, "  N6       devices {}, NAT {}", devices(c), if c.n6.nat { "on" } else { "off" });
     let _ = writeln!(s, "  store    {}", c.store.path.display());
+    if let Some(postgres) = &c.store.postgres {
+        let _ = writeln!(s, "           the replica of PostgreSQL at {}", postgres.hosts());
+    }
     let _ = writeln!(s, "  API      http://{}", c.api.address);
     if let Some(warning) = c.store.key_beside_database() {
         let _ = writeln!(s, "  warning  {warning}");

@@ -116,7 +116,7 @@ struct CoreProcess {
     store: Store,
     subscribers: u64,
     /// Brings the subscribers' file up to date, if it is a replica.
-    _follower: Option<core::ReplicaFollower>,
+    _replica: Option<core::ReplicaThread>,
     console: Arc<Console>,
     shared: Arc<HandlerContext>,
     /// `None` in a unit, whose primary CTA serves the API.
@@ -175,8 +175,8 @@ impl CoreProcess {
         let path = config.store.path.display();
         console.components(|c| c.set("store", Condition::Up, format!("{count} subscribers in {path}")));
         let serves_subscribers = !config.deployment.is_upf_alone();
-        let _follower =
-            if serves_subscribers { core::ReplicaFollower::start(&config.store, &console)? } else { None };
+        let _replica =
+            if serves_subscribers { core::ReplicaThread::start(&config.store, &console)? } else { None };
         Ok(Self {
             options,
             config,
@@ -187,7 +187,7 @@ impl CoreProcess {
             entropy,
             store,
             subscribers: count,
-            _follower,
+            _replica,
             console,
             shared,
             api,

@@ -23,7 +23,7 @@ pub(crate) enum StoreCommand {
         source: String,
         /// A subscribers' file, which is made if it is missing, or `postgres`.
         destination: String,
-        /// What to do if a SUPI already exists; refuse: if the destination has any subscriber.
+        /// Treatment of SUPIs that the destination has; refuse: if the destination has any subscriber.
         #[arg(long, default_value = "refuse")]
         on_existing: Existing,
         #[command(flatten)]
@@ -76,7 +76,7 @@ impl Place {
     }
 }
 
-/// What a copy did.
+/// Counts of a copy.
 struct CopyCounts {
     read: u64,
     written: u64,

@@ -20,7 +20,7 @@ pub(crate) const STORE_FOLDER: &str = "..";
 
 pub(crate) use store_common::{csv, record};
 
-/// Where Debian has the programs of the server, the newest last.
+/// The folder in which Debian has the programs of the server, the newest last.
 fn programs() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
     let mut found: Vec<PathBuf> = versions
@@ -32,7 +32,7 @@ fn programs() -> Option<PathBuf> {
     found.pop()
 }
 
-/// Whether the tests can run; they pass without the server, and `./x test` says so.
+/// True if the tests can run; they pass without the server, and `./x test` says so.
 pub(crate) fn is_installed() -> bool {
     programs().is_some()
 }
@@ -41,13 +41,15 @@ pub(crate) fn is_installed() -> bool {
 pub(crate) struct Server {
     folder: tempfile::TempDir,
     running: Option<Child>,
+    /// Number in the name of its socket, and its TCP port if it listens.
+    port: u16,
 }
 
 impl Server {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-        let server = Self { folder, running: None };
+        let server = Self { folder, running: None, port: 5432 };
         let data = server.data();
         server.done(
             "initdb",
@@ -71,9 +73,13 @@ impl Server {
         self.folder.path()
     }
 
-    /// A program of the server, as a user who is not root: it refuses to run as root.
+    /// A program of the server, as a user other than root: it refuses to run as root.
     pub(crate) fn program(&self, name: &str) -> Command {
-        let program = programs().unwrap().join(name);
+        self.as_user(&programs().unwrap().join(name))
+    }
+
+    /// A program that the server's user runs.
+    pub(crate) fn as_user(&self, program: &Path) -> Command {
         let is_root =
             std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
         let mut command = match is_root {
@@ -85,6 +91,7 @@ impl Server {
             }
         };
         command.current_dir(self.folder.path()).env("PGHOST", self.folder.path()).env("PGUSER", "whimbrel");
+        command.env("PGPORT", self.port.to_string());
         command
     }
 
@@ -97,6 +104,9 @@ impl Server {
 
     /// Starts it, and waits until it answers.
     pub(crate) fn start(&mut self, settings: &[&str]) {
+        if let Some(port) = settings.iter().find_map(|s| s.strip_prefix("port=")) {
+            self.port = port.parse().unwrap();
+        }
         let mut server = self.program("postgres");
         server.args(["-D", &self.data(), "-k", &self.folder.path().display().to_string()]);
         for setting in ["listen_addresses=", "fsync=off", "max_wal_senders=4"].iter().chain(settings) {
@@ -123,7 +133,7 @@ impl Server {
         }
     }
 
-    /// Kills it, without a checkpoint.
+    /// Kills the server, without a checkpoint.
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.running.take() {
             drop(child.stdin.take());
@@ -132,13 +142,13 @@ impl Server {
         let _ = std::fs::remove_file(Path::new(&self.data()).join("postmaster.pid"));
     }
 
-    /// Stops it in order.
+    /// Stops the server in order.
     pub(crate) fn stop(&mut self) {
         self.done("pg_ctl", &["stop", "-D", &self.data(), "-m", "fast"]);
         self.kill();
     }
 
-    /// Runs SQL; what it prints.
+    /// Runs SQL and returns its output.
     pub(crate) fn sql(&self, database: &str, sql: &str) -> String {
         self.done("psql", &["-XAtq", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", sql])
     }
@@ -217,7 +227,7 @@ pub(crate) fn new_database() -> (&'static Server, String) {
     (shared(), name)
 }
 
-/// What the tests of the store call the folder of a store: here its store follows a new database.
+/// The folder of a store, as the tests of the store name it: here its store follows a new database.
 pub(crate) struct Folder(Home);
 
 impl Folder {

@@ -15,32 +15,32 @@ use crate::config::StoreConfig;
 use crate::observation::{Condition, Console, Metric};
 use crate::subscribers;
 
-/// Between two looks at the log of changes. A notification of the database comes sooner, but a standby, a connection pooler or a lost connection passes none on.
+/// Between two looks at the log of changes. A notification of the database comes sooner, but a connection pooler or a lost connection passes none on.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Between two attempts at a database that refuses until somebody changes something, such as a password.
+/// Between two attempts at a database that refuses until the operator changes something, such as a password.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The running thread. Dropped, it ends within a second or with its request.
-pub struct ReplicaFollower {
+pub struct ReplicaThread {
     stop: Arc<AtomicBool>,
     _thread: JoinHandle<()>,
 }
 
-impl ReplicaFollower {
+impl ReplicaThread {
     /// Starts it, if the configuration names a database. Errors: one sentence.
     pub fn start(config: &StoreConfig, console: &Arc<Console>) -> Result<Option<Self>, String> {
         let Some(settings) = &config.postgres else { return Ok(None) };
         let database = PostgresDatabase::new(settings.clone())?;
         let replica = subscribers::open(config)?;
         let stop = Arc::new(AtomicBool::new(false));
-        let mut follower =
-            Following { hosts: database.hosts(), database, replica, console: console.clone(), said: None };
+        let mut following =
+            Following { hosts: database.hosts(), database, replica, console: console.clone(), logged: None };
         // Once before any UE is served: a subscriber that was added while this core was stopped is not to be refused.
-        follower.look();
+        following.look();
         let until = stop.clone();
         let thread = std::thread::Builder::new().name("postgres".into()).spawn(move || {
             while !until.load(Ordering::Relaxed) {
-                follower.turn();
+                following.turn();
             }
         });
         let thread =
@@ -49,7 +49,7 @@ impl ReplicaFollower {
     }
 }
 
-impl Drop for ReplicaFollower {
+impl Drop for ReplicaThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
@@ -61,7 +61,7 @@ struct Following {
     console: Arc<Console>,
     hosts: String,
     /// The failure that was logged last; none: it answers.
-    said: Option<String>,
+    logged: Option<String>,
 }
 
 impl Following {
@@ -103,7 +103,7 @@ impl Following {
     }
 
     fn answered(&mut self) {
-        if self.said.take().is_some() {
+        if self.logged.take().is_some() {
             info!("PostgreSQL answers: the subscribers of this home are as it has them");
         }
         let number = self.replica.replica_position().ok().flatten().map_or(0, |at| at.generation);
@@ -123,16 +123,16 @@ impl Following {
 
     fn failed(&mut self, e: &StoreError) {
         let sentence = match self.replica.replica_position() {
-            // A new home has nobody to serve yet.
+            // A new home has no subscribers to serve yet.
             Ok(None) if matches!(e, StoreError::Database(DatabaseFailure::Unreachable { .. })) => {
                 format!("{e}; this home has no subscribers before PostgreSQL has answered once")
             }
             _ => e.to_string(),
         };
         // What follows the first sentence of a failure, such as the reason of a connection, may change with each attempt.
-        if self.said.as_ref() != Some(&sentence) {
+        if self.logged.as_ref() != Some(&sentence) {
             warn!("{sentence}");
-            self.said = Some(sentence.clone());
+            self.logged = Some(sentence.clone());
         }
         self.show(Condition::Limited, sentence);
     }
