@@ -46,7 +46,7 @@ n4: { listen: "127.0.0.33:8805", smfs: ["127.0.0.31:8805", "127.0.0.32:8805"] }
 n6: { device: both, nat: false }
 data_networks: [{ dnn: internet, ipv4_pool: 10.50.0.0/16, ipv6_pool: none }]
 api: { address: "127.0.0.1:8083" }
-store: { path: $tmp/upf.db }
+store: { path: $tmp/upf.db, key_file: $tmp/upf.key }
 END
 (umask 077; head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' >"$tmp/all.key") # of all homes
 # configure NAME ADDRESS POINTER API
@@ -160,6 +160,17 @@ shown() { "$WHIMBREL" subscriber show "$ue" --config "$tmp/$1.yaml"; }
 winner=$(grep -l 0 "$tmp"/status.* | sed 's/.*\.//')
 shown north | grep -q "$([ "$winner" = north ] && echo 49111111 || echo 49222222)" || wrong "the edit that was made is not there"
 echo "two edits at once: $(grep -h "was changed by another user" "$tmp"/edit.*)"
+
+# The same through the API: both users have seen the same record.
+api() { curl -s --unix-socket "$tmp/$1.db.socket" "http://localhost/api/v1/subscribers/$ue" "${@:2}"; }
+tag=$(api north -D - -o /dev/null | tr -d '\r' | sed -n 's/^[Ee][Tt]ag: //p')
+[ -n "$tag" ] && [ "$tag" = "$(api south -D - -o /dev/null | tr -d '\r' | sed -n 's/^[Ee][Tt]ag: //p')" ] || wrong "the homes give a record different tags"
+change() { api "$1" -X PATCH -H "If-Match: $tag" -H 'Content-Type: application/merge-patch+json' -d "{\"msisdn\": \"$2\"}" -w '%{http_code}' -o "$tmp/answer.$1"; }
+[ "$(change north 49333333)" = 200 ] || wrong "the first change is refused: $(cat "$tmp/answer.north")"
+[ "$(change south 49444444)" = 412 ] || wrong "the second change is not refused: $(cat "$tmp/answer.south")"
+grep -o '"detail":"[^"]*"' "$tmp/answer.south"
+in_force south
+shown south | grep -q 49333333 || wrong "the first change is lost"
 
 # 4. An older backup.
 "${other_user[@]}" "$programs/pg_basebackup" -D "$tmp/older" -X stream -c fast || wrong "no backup"

@@ -8,7 +8,7 @@ use whimbrel_store::{
 
 use crate::database::{CHUNK, COLUMNS, PostgresDatabase, get, one, optional_sealed, page, within};
 use crate::failure::failure_of;
-use crate::schema::CHANGES_KEPT;
+use crate::schema::{CHANGES_KEPT, LAYOUT};
 
 /// Changed subscribers that are read at once; after more, all are copied page by page. They take 20 MB of memory.
 const CHANGED_MAX: i64 = 16_384;
@@ -148,8 +148,13 @@ pub(crate) fn catch_up(
 async fn state(client: &Client, generation: i64) -> Result<DatabaseState, StoreError> {
     let sql = "SELECT s.database::text, (SELECT system_identifier FROM pg_control_system()), (SELECT timeline_id FROM pg_control_checkpoint()), \
                s.generation, (SELECT mark::text FROM whimbrel.generation g WHERE g.generation = s.generation), \
-               (SELECT mark::text FROM whimbrel.generation g WHERE g.generation = $1) FROM whimbrel.state s";
+               (SELECT mark::text FROM whimbrel.generation g WHERE g.generation = $1), s.layout FROM whimbrel.state s";
     let row = one(client, sql, &[(&generation, Type::INT8)]).await?;
+    // Another home may have brought a later version while this connection was open.
+    let layout: i32 = get(&row, 6)?;
+    if layout > LAYOUT {
+        return Err(DatabaseFailure::NewerSchema { layout, known: LAYOUT }.into());
+    }
     let position = ReplicaPosition {
         database: get(&row, 0)?,
         system: get(&row, 1)?,

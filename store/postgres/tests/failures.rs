@@ -162,8 +162,10 @@ fn a_schema_of_another_program_and_one_of_a_later_version() {
 
     let (server, name) = new_database();
     let home = Home::new(server.settings(&name));
-    home.store().add(&record(1)).unwrap();
+    let mut connected = home.store();
+    connected.add(&record(1)).unwrap();
     server.sql(&name, "UPDATE whimbrel.state SET layout = 9");
+    assert_eq!(refused(&mut connected), DatabaseFailure::NewerSchema { layout: 9, known: 1 });
     assert_eq!(refused(&mut home.store()), DatabaseFailure::NewerSchema { layout: 9, known: 1 });
 }
 
