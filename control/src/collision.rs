@@ -53,7 +53,8 @@ pub(crate) fn handover_meets(running: Option<Procedure>) -> CollisionVerdict {
             | Procedure::PduSessionResourceSetup
             | Procedure::SessionRestoration
             | Procedure::ChargingUpdate
-            | Procedure::PolicyUpdate,
+            | Procedure::PolicyUpdate
+            | Procedure::SmContextUpdate,
         ) => CollisionVerdict::Proceed,
     }
 }

@@ -99,6 +99,8 @@ pub struct Amf {
     pub prediction: Prediction,
     /// The gNBs that may set up, and from where; empty: any gNB may, and one that is up keeps its identity while it answers.
     pub gnbs: Vec<AllowedGnb>,
+    /// The SMF is another vendor's.
+    pub uses_remote_smf: bool,
 }
 
 /// Local time of the network. The edge gives a new version of the configuration when the offset changes.

@@ -3,16 +3,25 @@
 use whimbrel_ngap::ie::CauseNas;
 
 use crate::amf;
+use crate::config::Config;
 use crate::envelope::{Command, Payload};
 use crate::event::DeregistrationReason;
 use crate::input::Input;
 use crate::procedure::{Lane, Ue};
 use crate::services::NetworkFunctions;
 use crate::smf;
+use crate::state::UeContext;
 
-/// The functions of this process.
-pub(crate) const NETWORK_FUNCTIONS: NetworkFunctions =
-    NetworkFunctions { amf: &amf::service::Amf, smf: &smf::service::Smf };
+/// The functions that serve a UE at this input: those of this program, or its AMF with another vendor's SMF, or its SMF with another vendor's
+/// AMF. The first input of a UE of such an AMF is a request of that AMF.
+pub(crate) fn network_functions(config: &Config, ue: &UeContext, payload: &Payload) -> NetworkFunctions {
+    let is_of_remote_amf = ue.remote_amf.is_some() || matches!(payload, Payload::SmContextRequested(_));
+    match (is_of_remote_amf, config.amf.uses_remote_smf) {
+        (true, _) => NetworkFunctions { amf: &smf::remote_amf::RemoteAmf, smf: &smf::service::Smf },
+        (false, true) => NetworkFunctions { amf: &amf::service::Amf, smf: &amf::remote_smf::RemoteSmf },
+        (false, false) => NetworkFunctions { amf: &amf::service::Amf, smf: &smf::service::Smf },
+    }
+}
 
 /// Dispatches an input.
 pub(crate) fn admit(ue: Ue, payload: &Payload) {
@@ -47,6 +56,13 @@ pub(crate) fn admit(ue: Ue, payload: &Payload) {
         Payload::PolicyNotified { psi, notification } => {
             smf::sm_policy::notified(ue, *psi, (**notification).clone());
         }
+        Payload::SmContext { to, psi, answer } => {
+            let late = ue.with(|p| p.lanes.answer(*to, Input::SmContext(answer.clone()))).is_err();
+            if late {
+                amf::remote_smf::answered_late(ue, *psi, answer);
+            }
+        }
+        Payload::SmfOrdered { psi, order } => amf::remote_smf::ordered(ue, *psi, (**order).clone()),
         Payload::PeerAmf { from, octets, target } => amf::n14::received(ue, *from, octets, target.as_ref()),
         Payload::Broker { to, answer } => {
             let late = ue.with(|p| p.lanes.answer(*to, Input::Broker(answer.clone()))).is_err();
@@ -54,6 +70,8 @@ pub(crate) fn admit(ue: Ue, payload: &Payload) {
                 ue.update_batch(|b| b.no_effect = true);
             }
         }
+        Payload::SmContextRequested(request) => smf::remote_amf::request(ue, request),
+        Payload::TransferAnswered(answer) => smf::remote_amf::transfer_answered(ue, *answer),
         Payload::Predicted { target, gnb, tai } => amf::predicted_handover::start(ue, target, *gnb, *tai),
         Payload::Tick => tick(ue),
         Payload::Command(command) => handle_command(ue, *command),
@@ -88,6 +106,22 @@ fn tick(ue: Ue) {
 }
 
 fn handle_command(ue: Ue, command: Command) {
+    if ue.with(|p| p.remote_amf.is_some()) {
+        match command {
+            Command::Superseded | Command::Deregister => return smf::remote_amf::release_all(ue),
+            Command::SubscriptionChanged => return smf::remote_amf::subscription_changed(ue),
+            Command::PolicyChanged => {
+                smf::policy_change::policy_changed(ue);
+                return smf::area::area_changed(ue);
+            }
+            // Another AMF has the UE's connection.
+            Command::ConnectionLost(_)
+            | Command::NotifyReachable
+            | Command::Locate(_)
+            | Command::LocalTimeChanged => return,
+            _ => {} // about its sessions
+        }
+    }
     match command {
         Command::ConnectionLost(association) => {
             amf::target::association_lost(ue, association);
@@ -128,6 +162,9 @@ fn area_changed(ue: Ue) {
 /// After each input: deletes the context of a UE that is not registered and has no procedure. Else unauthenticated UEs
 /// would fill the table.
 pub(crate) fn housekeeping(ue: Ue) {
+    if ue.with(|p| p.remote_amf.is_some()) {
+        return smf::remote_amf::housekeeping(ue);
+    }
     if ue.with(|p| p.lanes.idle() && !p.amf.registered && !p.awaits_release()) {
         return amf::end::dismiss(ue);
     }

@@ -18,7 +18,7 @@ use crate::event::Event;
 use crate::flat::{Flat, octets};
 use crate::n14::PeerAmfId;
 use crate::open;
-use crate::services::{nchf, npcf, nudm};
+use crate::services::{nchf, npcf, nudm, remote_amf, sm_contexts};
 use crate::state::{Modification, Tunnel};
 use crate::upf::{UpfId, UpfSet, UpfStates};
 
@@ -192,6 +192,22 @@ pub enum Payload {
         /// New policies, or the end of the session.
         notification: Box<npcf::PolicyNotification>,
     },
+    /// The answer of another vendor's SMF.
+    SmContext {
+        /// The request that is answered.
+        to: OutputId,
+        /// Identity of the session.
+        psi: PduSessionId,
+        /// The answer, or the SMF's failure.
+        answer: Box<sm_contexts::SmfAnswer>,
+    },
+    /// An order of another vendor's SMF for a session.
+    SmfOrdered {
+        /// Identity of the session.
+        psi: PduSessionId,
+        /// Messages for UE and gNB, or the end of the session.
+        order: Box<sm_contexts::SmfOrder>,
+    },
     /// The deadline of the last batch has expired.
     Tick,
     /// A command that concerns the UE.
@@ -222,6 +238,10 @@ pub enum Payload {
         /// The tracking area there.
         tai: Tai,
     },
+    /// A request of another vendor's AMF about an SM context (TS 29.502 §5.2.2).
+    SmContextRequested(Box<remote_amf::SmContextRequest>),
+    /// Its answer to a transfer of messages to the UE and the gNB (TS 29.518 §5.2.2.3.1).
+    TransferAnswered(remote_amf::TransferAnswer),
 }
 
 impl Payload {
@@ -235,11 +255,15 @@ impl Payload {
             | Self::PfcpReport { octets, .. } => octets.len(),
             Self::PfcpAnswer { octets, .. } => octets.as_ref().map_or(0, |o| o.len()),
             Self::Broker { answer: open::BrokerAnswer::Octets(octets), .. } => octets.len(),
+            Self::SmContextRequested(request) => request.operation.octets(),
             Self::Broker { .. }
+            | Self::TransferAnswered(_)
             | Self::Udm { .. }
             | Self::Charging { .. }
             | Self::Policy { .. }
             | Self::PolicyNotified { .. }
+            | Self::SmContext { .. }
+            | Self::SmfOrdered { .. }
             | Self::Tick
             | Self::Command(_)
             | Self::Predicted { .. } => 0,
@@ -435,6 +459,8 @@ pub enum Effect {
     Charging(Box<nchf::ChargingRequest>),
     /// A request to the PCF.
     Policy(Box<npcf::PolicyRequest>),
+    /// A request to another vendor's SMF.
+    SmContext(Box<sm_contexts::SmfRequest>),
     /// A message to another AMF, once.
     PeerAmf {
         /// The AMF that gets the message.
@@ -444,6 +470,10 @@ pub enum Effect {
     },
     /// A question to a broker. It may be sent more than once: the broker gives the same answer.
     Broker(open::BrokerQuestion),
+    /// The answer to a request of another vendor's AMF.
+    SmContextAnswered(remote_amf::SmContextExchange, Box<remote_amf::SmContextAnswer>),
+    /// A request to another vendor's AMF, which serves the UE.
+    RemoteAmf(Box<remote_amf::AmfRequest>),
 }
 
 impl Output {
@@ -458,8 +488,12 @@ impl Output {
             Effect::Udm(request) => digest(4, &request.digest_octets()),
             Effect::Charging(request) => digest(8, &request.digest_octets()),
             Effect::Policy(request) => digest(9, &request.digest_octets()),
+            Effect::SmContext(request) => digest(10, &request.digest_octets()),
             Effect::PeerAmf { to, octets } => digest(digest(6, &[to.0]), octets.octets()),
             Effect::Broker(request) => digest(7, &request.to_octets()),
+            // The number of the exchange is the edge's.
+            Effect::SmContextAnswered(_, answer) => digest(12, &answer.digest_octets()),
+            Effect::RemoteAmf(request) => digest(13, &request.digest_octets()),
         }
     }
 }

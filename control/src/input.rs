@@ -7,7 +7,7 @@ use crate::envelope::OutputId;
 use crate::n14::N14Body;
 use crate::open;
 use crate::services::nsmf::N2Outcome;
-use crate::services::{nchf, npcf, nudm};
+use crate::services::{nchf, npcf, nudm, remote_amf, sm_contexts};
 
 /// One input to a procedure.
 #[derive(Clone, Debug)]
@@ -36,6 +36,10 @@ pub(crate) enum Input {
     Charging(Box<nchf::ChargingAnswer>),
     /// The answer of a PCF.
     Policy(Box<npcf::PolicyAnswer>),
+    /// The answer of another vendor's SMF.
+    SmContext(Box<sm_contexts::SmfAnswer>),
+    /// A step of an N2 handover, from another vendor's AMF.
+    Handover(remote_amf::SmContextExchange, Box<remote_amf::SmContextUpdate>),
     /// A broker's answer.
     Broker(open::BrokerAnswer),
 }

@@ -35,9 +35,11 @@ mod prf;
 mod procedure;
 pub mod refusal;
 pub mod remedy;
+pub mod remote_amf;
 mod restart;
 mod services;
 mod shard;
+pub mod sm_contexts;
 pub mod sm_policy;
 pub mod smf;
 mod state;
@@ -68,8 +70,8 @@ pub use services::{NfType, ServiceFault};
 pub use shard::{RestCounters, RestPlace, RestStore, RestVec, Shard};
 pub use state::{
     AmfContext, Connection, HandoverSource, IntermediateUpf, IntermediateUpfStage, LastSeenCell, Mobility,
-    RELEASE_GRACE, SessionGrant, SessionQos, SessionUsage, UeAddress, UeContext, UeLocation, UeRadio,
-    UeSecurity, UeSlices, VeilSession,
+    RELEASE_GRACE, RemoteAmfContext, SessionGrant, SessionQos, SessionUsage, UeAddress, UeContext,
+    UeLocation, UeRadio, UeSecurity, UeSlices, VeilSession,
 };
 pub use summary::{FlowSummary, RunningTimer, SessionSummary, UeSummary};
 pub use upf::{UPFS_MAX, UpfId, UpfSet, UpfState, UpfStates};

@@ -53,9 +53,11 @@ impl UeContext {
         mut self: Box<Self>,
         stands: impl Fn(AssociationId) -> bool,
     ) -> Result<Box<Self>, Box<Self>> {
-        let fits = self.amf.registered
-            && self.amf.security.current.is_some()
-            && !self.amf.has_unknown_nas_counts()
+        let served = self.remote_amf.is_some()
+            || self.amf.registered
+                && self.amf.security.current.is_some()
+                && !self.amf.has_unknown_nas_counts();
+        let fits = served
             && self.amf.mobility.target.is_none()
             && self.n2_names().into_iter().flatten().all(|names| stands(names.association))
             && self.sessions.values().all(|s| s.n3.is_some() && s.up_seid.is_some() && !s.awaited);

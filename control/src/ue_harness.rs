@@ -81,6 +81,7 @@ pub(crate) fn config() -> Config {
             signs: false,
             prediction: Default::default(),
             gnbs: Vec::new(),
+            uses_remote_smf: false,
             ims_vops: false,
             local_time: Default::default(),
             // Assistance information for RRC_INACTIVE follows many procedures; it has tests of its own.

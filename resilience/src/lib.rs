@@ -24,9 +24,10 @@ pub use cpf::{
     Watchdog,
 };
 pub use cta::{
-    AnswerTimes, ChargingQuery, Cta, CtaOrder, Entropy, Input, Inspect, LogLimits, N14Error, OrderOutcome,
-    Outbox, PolicyQuery, ProtocolViolation, ReplicationCounters, RestorationOutcome, RestoreError, StoredAmf,
-    StoredUe, StoredUes, SurvivingState, TakeoverTime, ToStore, UdmQuery, UpfChange, VersionFigures,
+    AmfQuery, AnswerTimes, ChargingQuery, Cta, CtaOrder, Entropy, Input, Inspect, LogLimits, N14Error,
+    OrderOutcome, Outbox, PolicyQuery, ProtocolViolation, ReplicationCounters, RestorationOutcome,
+    RestoreError, SmfQuery, StoredAmf, StoredUe, StoredUes, SurvivingState, TakeoverTime, ToStore, UdmQuery,
+    UpfChange, VersionFigures,
 };
 pub use peer_replicas::{PeerMessageOutcome, PeerReplicaCounters, PeerReplicas};
 pub use version::CodeVersion;

@@ -230,6 +230,7 @@ impl Sim {
         self.udm_leaves(host, out.udm);
         self.charging_leaves(host, out.charging);
         self.policy_leaves(host, out.policy);
+        self.remote_amf_gets(out.amf, out.sm_context_answers);
         for cpf in out.drained {
             self.cpf_leaves(cpf);
         }

@@ -643,6 +643,8 @@ fn name(input: &Input<'_>) -> &'static str {
         Input::Udm(..) | Input::DeregisteredByUdm(_) => "message of the UDM",
         Input::Charging(..) => "answer of the CHF",
         Input::Policy(..) | Input::PolicyNotified(..) => "message of the PCF",
+        Input::SmContextRequested(_) | Input::TransferAnswered(..) => "message of another vendor's AMF",
+        Input::SmContext(..) | Input::SmfOrdered(..) => "message of another vendor's SMF",
         Input::Predicted(..) => "a prediction",
         Input::Tick | Input::Waited(_) => "time",
     }
@@ -672,6 +674,7 @@ fn octets_of(out: &Outbox) -> Vec<u8> {
     for query in &out.policy {
         octets.extend(format!("{query:?}").bytes());
     }
+    octets.extend(format!("{:?}{:?}{:?}", out.amf, out.sm_context_answers, out.sm_contexts).bytes());
     for (upf, message) in &out.pfcp {
         octets.extend([&[upf.0], message.as_slice()].concat());
     }

@@ -163,6 +163,7 @@ pub fn default_config() -> Config {
             signs: false,
             prediction: Default::default(),
             gnbs: Vec::new(),
+            uses_remote_smf: false,
             ims_vops: true,
             local_time: LocalTime { quarters: 4, ..LocalTime::default() },
             access: AccessPolicies::default(),

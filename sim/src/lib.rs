@@ -30,6 +30,7 @@ mod procedures;
 mod queue;
 mod record;
 mod region;
+mod remote_amf;
 mod rng;
 mod schedules;
 mod timer_queue;
@@ -83,6 +84,7 @@ use queue::{InFlight, Queue};
 pub use record::{RecordedInput, Recorder};
 use region::Cluster;
 pub use region::{CanaryStep, CpfCut, CpfLoss, LostUes};
+pub use remote_amf::SimRemoteAmf;
 pub use rng::Rng;
 pub use schedules::{LostNode, SCHEDULES_PER_NETWORK, ScheduleReport, Schedules};
 pub use traffic::udp;
@@ -146,6 +148,7 @@ pub struct Sim {
     remote_udm: udm::RemoteUdm,
     chf: chf::SimChf,
     pcf: pcf::SimPcf,
+    remote_amf: remote_amf::SimRemoteAmf,
     /// The broker of veiled UEs, and the operator's wallet.
     veil: Option<Box<veil::SimVeil>>,
     user_plane: SimUserPlane,
@@ -201,6 +204,7 @@ impl Sim {
             remote_udm,
             chf: chf::SimChf::default(),
             pcf: pcf::SimPcf::default(),
+            remote_amf: remote_amf::SimRemoteAmf::default(),
             veil: None,
             user_plane,
             manager: Manager::default(),

@@ -56,6 +56,7 @@ mod reachability;
 mod regions;
 mod registration;
 mod release_delay;
+mod remote_amf;
 mod remote_udm;
 mod replicas_at_peer_amfs;
 mod resting;

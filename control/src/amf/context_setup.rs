@@ -1,7 +1,7 @@
 //! A NAS message to the UE and, where one is needed, the UE context at its gNB: TS 38.413 §8.3.1, §8.2.1.
 
 use whimbrel_ids::PduSessionId;
-use whimbrel_nas::{mm, sm};
+use whimbrel_nas::mm;
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{
     Cause, CauseNas, PduSessionResourceItem, PduSessionResourceModifyItemModReq,
@@ -17,7 +17,7 @@ use super::as_security::{begin_chain, ue_security_capabilities};
 use super::mobility_restrictions::mobility_restriction_list;
 use super::n2::{ids, send, send_nas, ue_ambr};
 use super::nas::protect;
-use super::nas_transport::n1_sm;
+use super::nas_transport::N1Sm;
 use super::pending_setup::{self, is_setup_pending, release_sent, setup_requested};
 use super::session_resources::n2_items;
 use super::target::{handover_over, is_settled};
@@ -40,10 +40,10 @@ struct SetupItem {
 pub(crate) async fn n1_n2_message_transfer(
     ue: Ue,
     psi: PduSessionId,
-    n1: Option<&sm::Message>,
+    n1: Option<N1Sm<'_>>,
 ) -> Result<(), ProcedureEnd> {
     while !may_ask_gnb(ue, psi).await? {}
-    let n1 = n1.and_then(|m| n1_sm(psi, m));
+    let n1 = n1.and_then(|n1| n1.transport(psi));
     let items = [SetupItem { psi, n1 }];
     if ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.context_set_up)) {
         set_up_sessions(ue, None, &items);
@@ -77,13 +77,21 @@ async fn may_ask_gnb(ue: Ue, psi: PduSessionId) -> Result<bool, ProcedureEnd> {
 }
 
 /// PDU SESSION RESOURCE RELEASE COMMAND, with the 5GSM message for the UE, if any (TS 38.413 §8.2.2).
-pub(crate) fn release_session_resources(ue: Ue, psi: PduSessionId, n1: Option<&sm::Message>) {
-    let Some((amf_id, ran_id)) = ids(ue) else { return };
-    let protected =
-        n1.and_then(|n1| n1_sm(psi, n1)).and_then(|m| protect(ue, &m, DownlinkProtection::Current));
-    let (nas_pdu, count) = protected.map_or((None, None), |(pdu, count)| (Some(pdu), count));
+pub(crate) fn release_session_resources(ue: Ue, psi: PduSessionId, n1: Option<N1Sm<'_>>) {
     let cause = Cause::Nas(CauseNas::NormalRelease);
     let transfer = PduSessionResourceReleaseCommandTransfer::new(cause).to_vec();
+    release_session_resources_as(ue, psi, transfer, n1);
+}
+
+/// The same with the SMF's transfer.
+pub(crate) fn release_session_resources_as(
+    ue: Ue,
+    psi: PduSessionId,
+    transfer: Vec<u8>,
+    n1: Option<N1Sm<'_>>,
+) {
+    let Some((amf_id, ran_id)) = ids(ue) else { return };
+    let (nas_pdu, count) = nas_pdu(ue, n1.and_then(|n1| n1.transport(psi)).as_ref());
     let mut m = PduSessionResourceReleaseCommand::new(
         amf_id,
         ran_id,
@@ -95,14 +103,9 @@ pub(crate) fn release_session_resources(ue: Ue, psi: PduSessionId, n1: Option<&s
 }
 
 /// PDU SESSION RESOURCE MODIFY REQUEST, with the 5GSM message for the UE, if any (TS 38.413 §8.2.3).
-pub(crate) fn modify_session_resources(
-    ue: Ue,
-    psi: PduSessionId,
-    transfer: Vec<u8>,
-    n1: Option<&sm::Message>,
-) {
+pub(crate) fn modify_session_resources(ue: Ue, psi: PduSessionId, transfer: Vec<u8>, n1: Option<N1Sm<'_>>) {
     let Some((amf_id, ran_id)) = ids(ue) else { return };
-    let n1 = n1.and_then(|n1| n1_sm(psi, n1));
+    let n1 = n1.and_then(|n1| n1.transport(psi));
     let mut item = PduSessionResourceModifyItemModReq::new(psi, transfer);
     let count;
     (item.nas_pdu, count) = nas_pdu(ue, n1.as_ref());
@@ -128,8 +131,18 @@ pub(crate) fn deliver(
     sessions: &[PduSessionId],
 ) -> Option<AwaitedContextSetup> {
     // A setup that the gNB has not answered is not requested again: its answer is used when it comes.
-    let sessions: Vec<PduSessionId> =
+    let mut sessions: Vec<PduSessionId> =
         sessions.iter().copied().filter(|&psi| !is_setup_pending(ue, psi)).collect();
+    let mut later = Vec::new();
+    if ue.smf().answers_later() {
+        later = std::mem::take(&mut sessions);
+    }
+    let awaiting = deliver_with(ue, message, sessions);
+    later.into_iter().for_each(|psi| ue.smf().update_sm_context(ue, psi, SmContextUpdateData::Activate));
+    awaiting
+}
+
+fn deliver_with(ue: Ue, message: &mm::Message, sessions: Vec<PduSessionId>) -> Option<AwaitedContextSetup> {
     let items: Vec<SetupItem> = sessions.iter().map(|&psi| SetupItem { psi, n1: None }).collect();
     let (needs_context, has_context) = ue.with(|p| {
         let c = p.amf.connection.as_ref();

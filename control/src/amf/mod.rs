@@ -39,6 +39,7 @@ pub(crate) mod reach;
 pub(crate) mod reachability;
 mod registration;
 pub(crate) mod rekeying;
+pub(crate) mod remote_smf;
 mod rrc_inactive;
 mod security_mode;
 pub(crate) mod service;

@@ -178,7 +178,7 @@ fn choose(ue: Ue, psi: PduSessionId, m: &UlNasTransport) -> Result<(SNssai, Dnn)
 }
 
 /// TS 24.501 §5.4.5.3.1 e: the payload goes back with the cause.
-fn not_forwarded(ue: Ue, psi: PduSessionId, payload: PayloadContainer, cause: MmCause) {
+pub(super) fn not_forwarded(ue: Ue, psi: PduSessionId, payload: PayloadContainer, cause: MmCause) {
     send_nas(ue, &returned(psi, payload, cause).into(), DownlinkProtection::Current);
 }
 
@@ -189,11 +189,29 @@ fn returned(psi: PduSessionId, payload: PayloadContainer, cause: MmCause) -> DlN
     m
 }
 
-/// A session management message to the UE, as DL NAS TRANSPORT.
-pub(crate) fn n1_sm(psi: PduSessionId, sm: &whimbrel_nas::sm::Message) -> Option<whimbrel_nas::mm::Message> {
-    let mut octets = Vec::with_capacity(128);
-    sm.encode(&mut octets);
-    let mut m = DlNasTransport::new(PayloadContainerType::N1_SM_INFORMATION, PayloadContainer::new(octets)?);
-    m.pdu_session_id = Some(psi);
-    Some(m.into())
+/// A session management message to the UE.
+#[derive(Clone, Copy)]
+pub(crate) enum N1Sm<'a> {
+    /// Of this program's SMF.
+    Message(&'a whimbrel_nas::sm::Message),
+    /// Of another SMF, unread.
+    Octets(&'a [u8]),
+}
+
+impl N1Sm<'_> {
+    /// The message as DL NAS TRANSPORT.
+    pub(crate) fn transport(self, psi: PduSessionId) -> Option<whimbrel_nas::mm::Message> {
+        let octets = match self {
+            Self::Message(message) => {
+                let mut octets = Vec::with_capacity(128);
+                message.encode(&mut octets);
+                octets
+            }
+            Self::Octets(octets) => octets.to_vec(),
+        };
+        let container = PayloadContainer::new(octets)?;
+        let mut m = DlNasTransport::new(PayloadContainerType::N1_SM_INFORMATION, container);
+        m.pdu_session_id = Some(psi);
+        Some(m.into())
+    }
 }

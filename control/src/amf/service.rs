@@ -6,7 +6,8 @@ use whimbrel_ids::{PduSessionId, Tai};
 use whimbrel_nas::sm;
 use whimbrel_ngap::ie::CauseRadioNetwork;
 
-use super::{an_release, context_setup, end, n2, nas_transport, paging, pending_setup, reach, target};
+use super::nas_transport::N1Sm;
+use super::{an_release, context_setup, end, n2, paging, pending_setup, reach, target};
 use crate::procedure::{ProcedureEnd, Ue};
 use crate::services::ServiceFuture;
 use crate::services::namf::{N2SmInformation, NamfCommunication, UeState};
@@ -23,9 +24,10 @@ impl NamfCommunication for Amf {
         n1: Option<&sm::Message>,
         n2: N2SmInformation,
     ) {
+        let n1 = n1.map(N1Sm::Message);
         match n2 {
             N2SmInformation::None => {
-                if let Some(m) = n1.and_then(|n1| nas_transport::n1_sm(psi, n1)) {
+                if let Some(m) = n1.and_then(|n1| n1.transport(psi)) {
                     n2::send_nas(ue, &m, DownlinkProtection::Current);
                 }
             }
@@ -42,7 +44,7 @@ impl NamfCommunication for Amf {
         psi: PduSessionId,
         n1: Option<&'a sm::Message>,
     ) -> ServiceFuture<'a, Result<(), ProcedureEnd>> {
-        Box::pin(context_setup::n1_n2_message_transfer(ue, psi, n1))
+        Box::pin(context_setup::n1_n2_message_transfer(ue, psi, n1.map(N1Sm::Message)))
     }
 
     fn downlink_data(&self, ue: Ue, psi: PduSessionId) {

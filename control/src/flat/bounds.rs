@@ -32,6 +32,10 @@ pub(super) fn check(ue: &UeContext) -> Result<(), FlatError> {
             ue.intermediate_upfs.iter().all(|i| ue.sessions.contains_key(&i.psi)),
             "an intermediate UPF of a session that is not there",
         ),
+        (
+            ue.remote_sessions.are_bounded(),
+            "a session of another SMF under the identity of another, or with too much work",
+        ),
         (amf.location.registration_area.len() <= TAI_LIST_MAX, "too many tracking areas"),
         (amf.slices.allowed.len() <= ALLOWED_SLICES_MAX, "too many slices"),
         (amf.radio.paging_aid.as_ref().is_none_or(|aid| aid.is_bounded()), "too many places to page in"),
@@ -40,6 +44,7 @@ pub(super) fn check(ue: &UeContext) -> Result<(), FlatError> {
             amf.reach.as_ref().is_none_or(|r| r.t3512.max(r.mico_active_time) <= Some(TIMER_MAX)),
             "too long a timer",
         ),
+        (ue.remote_amf.as_ref().is_none_or(|r| r.is_bounded()), "too long a URI of an AMF"),
         (ue.sessions.values().all(|s| has_room(s)), "QoS flows, rules or filters that cannot be"),
         (ue.sessions.values().all(|s| is_prioritized(s)), "a session's ARP priority level that cannot be"),
         (

@@ -10,12 +10,12 @@ use crate::n14::N14;
 use crate::upf::UPFS_MAX;
 
 /// Version of the form of an [`Envelope`]; it is increased with every change.
-pub(super) const ENVELOPE_VERSION: u16 = 9;
+pub(super) const ENVELOPE_VERSION: u16 = 10;
 /// Version of the form of a [`Batch`]; it is increased with every change.
-pub(super) const BATCH_VERSION: u16 = 10;
+pub(super) const BATCH_VERSION: u16 = 11;
 
 /// Version of the form of a [`Config`]; it is increased with every change.
-pub(super) const CONFIG_VERSION: u16 = 15;
+pub(super) const CONFIG_VERSION: u16 = 16;
 
 /// Version of the form of an [`N14`]; it is increased with every change. The checkpoint in it has a version of its own.
 pub(super) const N14_VERSION: u16 = 5;
@@ -50,7 +50,10 @@ impl Envelope {
             Payload::Udm { .. } => BESIDE, // a vector, or a subscription
             Payload::Charging { .. } => 4 * BESIDE, // a reference
             Payload::Policy { .. } | Payload::PolicyNotified { .. } => 4 * BESIDE, // rules
+            Payload::SmContext { .. } | Payload::SmfOrdered { .. } => 8 * BESIDE, // messages of UE and gNB
             Payload::Broker { .. } => self.payload.octets(),
+            Payload::SmContextRequested(_) => 4 * BESIDE + self.payload.octets(), // URIs
+            Payload::TransferAnswered(_) => 0,
         };
         BESIDE + octets
     }
@@ -84,9 +87,10 @@ impl Batch {
             | Effect::N4Answer { octets, .. }
             | Effect::Page { octets, .. } => octets.len(),
             Effect::Udm(_) => BESIDE,
-            Effect::Charging(_) | Effect::Policy(_) => 4 * BESIDE,
+            Effect::Charging(_) | Effect::Policy(_) | Effect::SmContext(_) => 4 * BESIDE,
             Effect::PeerAmf { octets, .. } => octets.octets().len(),
-            Effect::Broker(_) => 4 * BESIDE,
+            Effect::Broker(_) | Effect::RemoteAmf(_) => 4 * BESIDE,
+            Effect::SmContextAnswered(_, answer) => answer.octets(),
         };
         BESIDE + self.outputs.iter().map(|o| octets(&o.effect)).sum::<usize>()
     }

@@ -23,7 +23,7 @@ use crate::ue_harness::{INTEGRITY, UeHarness, psi, registration_request};
 use crate::upf::UpfId;
 
 /// Frames of each version that is read, a line each, as `sim/examples/flat.rs` writes them.
-const CHECKPOINTS: [(u16, &str); 1] = [(8, include_str!("testdata/checkpoint.hex"))];
+const CHECKPOINTS: [(u16, &str); 1] = [(9, include_str!("testdata/checkpoint.hex"))];
 const ENVELOPES: &str = include_str!("testdata/envelope.hex");
 const BATCHES: &str = include_str!("testdata/batch.hex");
 const CONFIGS: &str = include_str!("testdata/config.hex");

@@ -77,6 +77,8 @@ pub enum Procedure {
     ChargingUpdate,
     /// TS 23.502 §4.16.5.1: an event is reported to the PCF, which gives changed policies.
     PolicyUpdate,
+    /// TS 29.502 §5.2.2: what changes in a session is exchanged with another vendor's SMF.
+    SmContextUpdate,
 }
 
 /// Why an await ended without its input.
@@ -142,6 +144,11 @@ impl Lanes {
     /// Whether the procedure on `lane` awaits such an input.
     pub(crate) fn awaits(&self, lane: Lane, input: &Input) -> bool {
         self.0.iter().any(|o| o.lane == lane && o.answers.is_empty() && (o.accepts)(input))
+    }
+
+    /// True while the procedure on `lane` awaits the answer to a request.
+    pub(crate) fn awaits_answer(&self, lane: Lane) -> bool {
+        self.0.iter().any(|o| o.lane == lane && !o.answers.is_empty())
     }
 
     /// Occupies a free lane.

@@ -9,6 +9,8 @@ pub(crate) mod nchf;
 pub(crate) mod npcf;
 pub(crate) mod nsmf;
 pub(crate) mod nudm;
+pub(crate) mod remote_amf;
+pub(crate) mod sm_contexts;
 
 use std::fmt;
 use std::future::Future;
@@ -37,6 +39,8 @@ pub enum NfType {
     Chf,
     /// The policy control function (PCF).
     Pcf,
+    /// The session management function of PDU sessions.
+    Smf,
 }
 
 impl fmt::Display for NfType {
@@ -45,6 +49,7 @@ impl fmt::Display for NfType {
             Self::Udm => "UDM",
             Self::Chf => "CHF",
             Self::Pcf => "PCF",
+            Self::Smf => "SMF",
         })
     }
 }

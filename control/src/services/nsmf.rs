@@ -149,6 +149,11 @@ pub(crate) type PathUpdates = Vec<(PduSessionId, (), OutputId)>;
 
 /// The service operations of the SMF. `ue` names the UE, a PDU session identity its SM context.
 pub(crate) trait NsmfPduSession: Sync {
+    /// The SMF is another vendor's, whose answers are later inputs: a user plane that is to be activated comes after the message that
+    /// accepts the UE's request.
+    fn answers_later(&self) -> bool {
+        false
+    }
     /// CreateSMContext (TS 29.502 §5.2.2.2), with the UE's 5GSM message.
     fn create_sm_context(&self, ue: Ue, data: SmContextCreateData, n1: &[u8]);
     /// UpdateSMContext (TS 29.502 §5.2.2.3).

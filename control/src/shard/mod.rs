@@ -157,7 +157,8 @@ impl Shard {
         (slot.ue.clock, slot.ue.terms) = (envelope.clock, terms);
 
         let DecodedUe { ue, mut tasks, queued, record, listed, .. } = *slot;
-        active::enter(ue, queued, self.config.clone(), envelope, dispatch::NETWORK_FUNCTIONS);
+        let functions = dispatch::network_functions(&self.config, &ue, &envelope.payload);
+        active::enter(ue, queued, self.config.clone(), envelope, functions);
         dispatch::admit(Ue::new(Lane::Mobility), &envelope.payload);
         run(&mut tasks);
         if active::with(|a| a.batch.disposition == Disposition::Keep) {

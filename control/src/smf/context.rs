@@ -74,10 +74,5 @@ pub(super) fn tunnel(t: Tunnel) -> UpTransportLayerInformation {
 
 /// The gNB's end of a tunnel; IPv4 where it offers both.
 pub(super) fn an_tunnel(information: &UpTransportLayerInformation) -> Option<Tunnel> {
-    let UpTransportLayerInformation::GtpTunnel(t) = information;
-    let address = match t.transport_layer_address {
-        TransportLayerAddress::V4(a) | TransportLayerAddress::V4V6(a, _) => IpAddr::V4(a),
-        TransportLayerAddress::V6(a) => IpAddr::V6(a),
-    };
-    Some(Tunnel { teid: t.gtp_teid, address })
+    Some(Tunnel::of_gnb(information))
 }

@@ -333,7 +333,7 @@ fn address(session: &SmContext) -> Option<PduAddress> {
 }
 
 /// TS 24.501 §6.4.1.4: PDU SESSION ESTABLISHMENT REJECT.
-fn reject(ue: Ue, psi: PduSessionId, pti: Pti, refusal: Refusal) {
+pub(super) fn reject(ue: Ue, psi: PduSessionId, pti: Pti, refusal: Refusal) {
     let config = ue.config();
     let mut m = EstablishmentReject::new(refusal.sm_cause(&config));
     m.back_off_timer = back_off(&refusal, &config, ue.random()).map(GprsTimer3::from_duration);

@@ -23,6 +23,7 @@ mod qos;
 pub(crate) mod reanchoring;
 pub(crate) mod release;
 mod relocation;
+pub(crate) mod remote_amf;
 mod requested_qos;
 pub(crate) mod restoration;
 mod rule_change;

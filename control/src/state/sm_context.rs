@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use whimbrel_ids::{Dnn, FiveQi, Instant, PduSessionId, Qfi, SNssai, Seid, Teid};
 use whimbrel_nas::ie::{PduSessionType, SscMode};
 use whimbrel_nas::sm::Pti;
+use whimbrel_ngap::ie::{TransportLayerAddress, UpTransportLayerInformation};
 
 use super::qos_flow::{Marks, QosFlow};
 use super::session_charging::SessionCharging;
@@ -144,6 +145,18 @@ pub struct Tunnel {
     pub teid: Teid,
     /// Where it is.
     pub address: IpAddr,
+}
+
+impl Tunnel {
+    /// The gNB's end of a tunnel; IPv4 where it offers both.
+    pub(crate) fn of_gnb(information: &UpTransportLayerInformation) -> Self {
+        let UpTransportLayerInformation::GtpTunnel(t) = information;
+        let address = match t.transport_layer_address {
+            TransportLayerAddress::V4(a) | TransportLayerAddress::V4V6(a, _) => IpAddr::V4(a),
+            TransportLayerAddress::V6(a) => IpAddr::V6(a),
+        };
+        Self { teid: t.gtp_teid, address }
+    }
 }
 
 /// The user plane of a session (TS 23.501 §5.6.8).

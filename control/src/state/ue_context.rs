@@ -9,6 +9,8 @@ use whimbrel_ids::{Instant, PduSessionId, RanUeNgapId, Tmsi};
 use super::amf_context::AmfContext;
 use super::connection::Connection;
 use super::intermediate_upf::IntermediateUpf;
+use super::remote_amf::RemoteAmfContext;
+use super::remote_session::RemoteSessions;
 use super::session_grant::SessionGrant;
 use super::sm_context::SmContext;
 use super::subscription::Subscription;
@@ -29,12 +31,16 @@ pub struct UeContext {
     pub amf: AmfContext,
     /// The SMF's part, by PDU session identity.
     pub sessions: BTreeMap<PduSessionId, Box<SmContext>>,
+    /// The sessions of another vendor's SMF.
+    pub(crate) remote_sessions: RemoteSessions,
     /// The broker's grant, if the UE is a broker's user.
     pub grant: Option<Box<SessionGrant>>,
     /// The broker's grant, if the UE attached veiled.
     pub veil: Option<Box<VeilSession>>,
     /// The N4 sessions at intermediate UPFs; none while anchors serve the UE's area.
     pub intermediate_upfs: Vec<IntermediateUpf>,
+    /// The AMF of another vendor that serves the UE; none: this core's AMF does.
+    pub remote_amf: Option<Box<RemoteAmfContext>>,
     /// Lanes of the procedures that run.
     #[serde(skip)]
     pub(crate) lanes: Lanes,
@@ -49,9 +55,11 @@ impl UeContext {
             terms: (0, 0),
             amf: AmfContext::default(),
             sessions: BTreeMap::new(),
+            remote_sessions: RemoteSessions::default(),
             grant: None,
             veil: None,
             intermediate_upfs: Vec::new(),
+            remote_amf: None,
             lanes: Lanes::default(),
         }
     }

@@ -21,8 +21,11 @@ fn sent(harness: &mut UeHarness, batches: &[Batch]) -> Vec<String> {
         Effect::Udm(request) => format!("UDM: {}", udm_name(request)),
         Effect::Charging(_) => "CHF: charging of a session".into(),
         Effect::Policy(_) => "PCF: policies of a session".into(),
+        Effect::SmContext(_) => "SMF: SM context of a session".into(),
         Effect::PeerAmf { .. } => "N14 message".into(),
         Effect::Broker(_) => "question to the broker".into(),
+        Effect::SmContextAnswered(..) => "answer to an AMF".into(),
+        Effect::RemoteAmf(_) => "request to an AMF".into(),
     };
     outputs.map(|o| &o.effect).map(name).collect()
 }

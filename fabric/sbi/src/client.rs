@@ -25,7 +25,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use crate::endpoint::SbiEndpoint;
 use crate::error::SendError;
 use crate::headers::{ResponseDeadline, SENDER_TIMESTAMP, now};
-use crate::message::{JSON, SbiRequest, SbiResponse, media_type};
+use crate::message::{JSON, MULTIPART, SbiRequest, SbiResponse, media_type};
 use crate::tls::ReplaceableConfig;
 
 /// Octets of a response's header list: `Location`, `3gpp-Sbi-Binding` and the like have some hundred each.
@@ -467,8 +467,8 @@ async fn attempt(
         })?;
     let mut body = body.to_bytes();
     let media_type = media_type(&head.headers);
-    let is_json = media_type == JSON || media_type.ends_with("+json");
-    if !body.is_empty() && !is_json {
+    let is_read = media_type == JSON || media_type.ends_with("+json") || media_type == MULTIPART;
+    if !body.is_empty() && !is_read {
         if head.status.is_success() {
             let named = if media_type.is_empty() { "of no media type" } else { &media_type };
             let named: String = named.chars().take(100).collect();

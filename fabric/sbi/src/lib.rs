@@ -2,7 +2,7 @@
 //!
 //! | part | supported | not supported |
 //! | --- | --- | --- |
-//! | [`client`] | HTTP/2 in clear with prior knowledge or over TLS 1.2 and 1.3; one warm connection for each peer; bounds on connections, streams, times and responses | HTTP/1.1, server push, proxies, `multipart/related` |
+//! | [`client`] | HTTP/2 in clear with prior knowledge or over TLS 1.2 and 1.3; one warm connection for each peer; bounds on connections, streams, times and responses | HTTP/1.1, server push, proxies |
 //! | [`retry`] | another instance after 429, 503, 504 or a failure; `Retry-After`; idempotency keys | load and overload control headers (`3gpp-Sbi-Lci`, `3gpp-Sbi-Oci`), redirection |
 //! | [`server`] | HTTP/2 in clear or over TLS, client certificates; bounds on connections, streams, headers, bodies and times; late requests | HTTP/1.1, compression |
 //! | [`headers`] | priority, callback, target API root, sender timestamp and longest response time, request info | binding, routing, correlation, access scope |

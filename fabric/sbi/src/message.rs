@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hyper::body::Bytes;
-use hyper::header::{CONTENT_TYPE, HeaderName, LOCATION};
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
 use hyper::{HeaderMap, Method, StatusCode, Uri};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -22,6 +22,8 @@ pub const PROBLEM_JSON: &str = "application/problem+json";
 pub const MERGE_PATCH_JSON: &str = "application/merge-patch+json";
 /// Media type of partial changes by operations (RFC 6902).
 pub const PATCH_JSON: &str = "application/json-patch+json";
+/// Media type of a JSON body with binary parts beside it (TS 29.500 §6.1.2.4, RFC 2387).
+pub const MULTIPART: &str = "multipart/related";
 /// Media type of token requests (RFC 6749).
 pub const FORM: &str = "application/x-www-form-urlencoded";
 
@@ -80,12 +82,18 @@ impl SbiRequest {
 
     /// The same with a body of a media type.
     pub fn body(mut self, media_type: &'static str, body: Bytes) -> Self {
-        self.headers.insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(media_type));
+        self.headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+        Self { body, ..self }
+    }
+
+    /// The same with a body; `content_type` has the media type with its parameters, such as the boundary of several parts.
+    pub fn content(mut self, content_type: HeaderValue, body: Bytes) -> Self {
+        self.headers.insert(CONTENT_TYPE, content_type);
         Self { body, ..self }
     }
 
     /// The same with a header.
-    pub fn header(mut self, name: HeaderName, value: hyper::header::HeaderValue) -> Self {
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
         self
     }
@@ -133,7 +141,7 @@ impl SbiResponse {
     /// A response with a body of a media type.
     pub fn with_body(status: StatusCode, media_type: &'static str, body: Bytes) -> Self {
         let mut response = Self::empty(status);
-        response.headers.insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(media_type));
+        response.headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
         Self { body, ..response }
     }
 
@@ -147,7 +155,7 @@ impl SbiResponse {
     }
 
     /// The same with a header.
-    pub fn header(mut self, name: HeaderName, value: hyper::header::HeaderValue) -> Self {
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
         self
     }
@@ -166,16 +174,25 @@ impl SbiResponse {
         ProblemDetails { status, ..problem.unwrap_or_default() }
     }
 
+    /// The header with the media type, such as the boundary of several parts; empty for none.
+    pub fn content_type(&self) -> &str {
+        content_type(&self.headers)
+    }
+
     /// The URI of a created resource, `Location`.
     pub fn location(&self) -> Option<&str> {
         self.headers.get(LOCATION)?.to_str().ok()
     }
 }
 
+/// The header with the media type; empty for none.
+pub(crate) fn content_type(headers: &HeaderMap) -> &str {
+    headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default()
+}
+
 /// The media type of a message in lower case, without parameters; empty for none.
 pub(crate) fn media_type(headers: &HeaderMap) -> String {
-    let value = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+    content_type(headers).split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 #[cfg(test)]

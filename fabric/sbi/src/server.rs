@@ -25,7 +25,9 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tracing::debug;
 
 use crate::headers::{ResponseDeadline, now};
-use crate::message::{FORM, JSON, MERGE_PATCH_JSON, PATCH_JSON, SbiResponse, media_type};
+use crate::message::{
+    FORM, JSON, MERGE_PATCH_JSON, MULTIPART, PATCH_JSON, SbiResponse, content_type, media_type,
+};
 use crate::problem::{ProtocolCause, of_status, problem};
 use crate::tls::ReplaceableConfig;
 
@@ -49,8 +51,20 @@ pub struct ReceivedRequest {
 impl ReceivedRequest {
     /// The JSON body as a type; the error is the refusal to answer with.
     pub fn read<T: serde::de::DeserializeOwned>(&self) -> Result<T, SbiResponse> {
+        if media_type(&self.headers) == MULTIPART {
+            return Err(unsupported_media_type());
+        }
         whimbrel_sbi_types::from_slice(&self.body).map_err(|e| SbiResponse::from(&e))
     }
+
+    /// The header with the media type, such as the boundary of several parts; empty for none.
+    pub fn content_type(&self) -> &str {
+        content_type(&self.headers)
+    }
+}
+
+fn unsupported_media_type() -> SbiResponse {
+    of_status(StatusCode::UNSUPPORTED_MEDIA_TYPE.as_u16(), None, "send application/json")
 }
 
 /// Longest bodies of requests below a path.
@@ -535,12 +549,8 @@ async fn receive(
     };
     if !body.is_empty() {
         let media_type = media_type(&head.headers);
-        if ![JSON, MERGE_PATCH_JSON, PATCH_JSON, FORM].contains(&media_type.as_str()) {
-            return Err(of_status(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE.as_u16(),
-                None,
-                "send application/json",
-            ));
+        if ![JSON, MERGE_PATCH_JSON, PATCH_JSON, FORM, MULTIPART].contains(&media_type.as_str()) {
+            return Err(unsupported_media_type());
         }
     }
     let hyper::http::request::Parts { method, uri, headers, .. } = head;

@@ -29,6 +29,8 @@ pub struct Sbi {
     pub pcf: PcfSource,
     /// Treatment of sessions while the PCF does not answer.
     pub pcf_failure_handling: FailureHandling,
+    /// Where sessions have their SMF.
+    pub smf: SmfSource,
     /// Services that this core offers to other functions.
     pub offer: Vec<OfferedService>,
     /// The NRF of this core suspends and removes instances that send no heartbeat.
@@ -196,6 +198,38 @@ impl Value for PcfSource {
     }
 }
 
+/// Where sessions have their SMF.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum SmfSource {
+    /// In this core.
+    #[default]
+    Embedded,
+    /// At an SMF that the NRF names.
+    Nrf,
+    /// At the SMF with this API root.
+    At(ApiRoot),
+}
+
+impl Value for SmfSource {
+    fn read(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            "embedded" => Ok(Self::Embedded),
+            "nrf" => Ok(Self::Nrf),
+            other => ApiRoot::read(other)
+                .map(Self::At)
+                .map_err(|_| "embedded, nrf, or the API root of an SMF such as http://192.0.2.5:7777".into()),
+        }
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Embedded => "embedded".into(),
+            Self::Nrf => "nrf".into(),
+            Self::At(root) => root.show(),
+        }
+    }
+}
+
 impl Value for NfInstanceId {
     fn read(text: &str) -> Result<Self, String> {
         Self::new(text.trim())
@@ -220,6 +254,8 @@ pub enum OfferedService {
     Nrf,
     /// The CHF: Nchf_ConvergedCharging.
     Chf,
+    /// The SMF: Nsmf_PDUSession.
+    Smf,
 }
 
 words! { OfferedService {
@@ -228,6 +264,7 @@ words! { OfferedService {
     OfferedService::Pcf = "pcf",
     OfferedService::Nrf = "nrf",
     OfferedService::Chf = "chf",
+    OfferedService::Smf = "smf",
 } }
 
 /// Half of the guard of a UE's request, so that one that is lost is repeated within it.
@@ -273,11 +310,16 @@ pub(super) fn read(root: &mut Section<'_, '_>, chf_source: &mut ChfSource) -> Op
             FailureHandling::Continue,
             "While the PCF does not answer: `continue` (sessions begin with the flows of their data network and subscriber), or `terminate` (no session begins).",
         );
+        let smf = s.value(
+            "smf",
+            SmfSource::Embedded,
+            "Where sessions have their SMF: `embedded` (in this core), `nrf` (an SMF that the NRF names), or an SMF's API root (TS 29.502).",
+        );
         chf_source.clone_from(&chf);
         let offer = s.list::<OfferedService>(
             "offer",
             vec![],
-            "Services of this core for the functions of other vendors: over its subscribers `udm` (TS 29.503), `ausf` (TS 29.509) and `pcf` (TS 29.512, TS 29.507); `chf` (TS 32.291); `nrf` (TS 29.510), at which its own functions register too if `sbi.nrf` is not given.",
+            "Services of this core for the functions of other vendors: over its subscribers `udm` (TS 29.503), `ausf` (TS 29.509) and `pcf` (TS 29.512, TS 29.507); `chf` (TS 32.291); `smf` (TS 29.502); `nrf` (TS 29.510), at which its own functions register too if `sbi.nrf` is not given.",
         );
         let demand_heartbeats = s.value(
             "demand_heartbeats",
@@ -312,7 +354,7 @@ pub(super) fn read(root: &mut Section<'_, '_>, chf_source: &mut ChfSource) -> Op
         let Some(address) = address else {
             let is_remote = !matches!(chf, ChfSource::Off | ChfSource::Embedded);
             let is_used =
-                udm != UdmSource::Embedded || is_remote || pcf != PcfSource::Embedded || !offer.is_empty();
+                udm != UdmSource::Embedded || is_remote || pcf != PcfSource::Embedded || smf != SmfSource::Embedded || !offer.is_empty();
             if nrf.is_some() || is_used {
                 s.refuse("address", "other functions could not notify this core", "write the address and port at which they reach it");
             }
@@ -326,6 +368,7 @@ pub(super) fn read(root: &mut Section<'_, '_>, chf_source: &mut ChfSource) -> Op
             chf,
             pcf,
             pcf_failure_handling,
+            smf,
             offer,
             demand_heartbeats,
             answer_within,
@@ -341,6 +384,11 @@ impl Config {
     pub(super) fn udm_function(&self) -> UdmFunction {
         let remote = self.sbi.as_ref().is_some_and(|sbi| sbi.udm != UdmSource::Embedded);
         if remote || self.is_own_process(NfType::Udm) { UdmFunction::Remote } else { UdmFunction::Embedded }
+    }
+
+    /// True if sessions have another vendor's SMF.
+    pub(super) fn uses_remote_smf(&self) -> bool {
+        self.sbi.as_ref().is_some_and(|sbi| sbi.smf != SmfSource::Embedded)
     }
 
     /// Treatment of sessions while the PCF does not answer; `None` without a PCF.
@@ -402,6 +450,34 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
             "sbi.pcf",
             "no NRF is named that could say where the PCF is",
             "write `sbi.nrf`, or the API root of the PCF",
+        );
+    }
+    if sbi.smf == SmfSource::Nrf && sbi.nrf_root().is_none() {
+        pass.refuse(
+            "sbi.smf",
+            "no NRF is named that could say where the SMF is",
+            "write `sbi.nrf`, or the API root of the SMF",
+        );
+    }
+    if sbi.smf != SmfSource::Embedded && !config.peer_amfs.amfs.is_empty() {
+        pass.refuse(
+            "sbi.smf",
+            "sessions of another vendor's SMF do not move to the AMFs of `peer_amfs`",
+            "remove `peer_amfs`, or `sbi.smf`",
+        );
+    }
+    if sbi.smf != SmfSource::Embedded && sbi.offer.contains(&OfferedService::Smf) {
+        pass.refuse(
+            "sbi.smf",
+            "this core offers an SMF of its own, which its AMF would find at the NRF",
+            "remove `smf` from `sbi.offer`, or `sbi.smf`",
+        );
+    }
+    if sbi.smf != SmfSource::Embedded && config.foresight.enabled {
+        pass.refuse(
+            "sbi.smf",
+            "another vendor's SMF would take a predicted handover for one that has begun",
+            "remove `foresight.enabled`, or `sbi.smf`",
         );
     }
     let is_own_nrf = sbi.nrf.is_none() && sbi.offer.contains(&OfferedService::Nrf);

@@ -51,6 +51,7 @@ impl Config {
                     excluded_supis: self.foresight.excluded.clone(),
                 },
                 gnbs: self.n2.gnbs.iter().filter_map(super::interfaces::N2Gnb::control).collect(),
+                uses_remote_smf: self.uses_remote_smf(),
                 ims_vops: amf.ims_vops,
                 local_time: amf.time_zone.local_time(clock::now()).unwrap_or_default(),
                 access: self.access.control(),

@@ -43,6 +43,7 @@ words! { NfType {
     NfType::Udm = "udm",
     NfType::Pcf = "pcf",
     NfType::Chf = "chf",
+    NfType::Smf = "smf",
 } }
 
 impl Unit {
@@ -57,6 +58,8 @@ impl Unit {
             }
             // All requests go into one file, one transaction after the other.
             NfType::Chf => vec![(NfType::Chf, None, 1)],
+            // The configuration is refused.
+            NfType::Smf => Vec::new(),
         };
         self.functions.iter().flat_map(of).collect()
     }
@@ -216,6 +219,12 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
             sbi.is_some_and(|sbi| sbi.offer.contains(&OfferedService::Chf)),
             "the CTA offers the CHF to other SMFs (`sbi.offer`), and the process that has the accounts sends the orders about their sessions",
             "remove `chf` here, or from `sbi.offer`",
+        ),
+        (
+            NfType::Smf,
+            true,
+            "the SMF of this core is in the processes that serve UEs",
+            "remove `smf` here; `sbi.smf` names the SMF of another vendor",
         ),
     ] {
         if is_elsewhere && config.unit.functions.contains(&nf) {

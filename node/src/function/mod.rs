@@ -53,6 +53,7 @@ impl fmt::Display for Function {
             Self::Network(NfType::Udm, n) => write!(f, "udm-{n}"),
             Self::Network(NfType::Pcf, n) => write!(f, "pcf-{n}"),
             Self::Network(NfType::Chf, n) => write!(f, "chf-{n}"),
+            Self::Network(NfType::Smf, n) => write!(f, "smf-{n}"),
         }
     }
 }

@@ -56,6 +56,7 @@ pub fn producer(config: &Config, nf: NfType, wake: Arc<OwnedFd>) -> Result<Box<d
         NfType::Udm => Box::new(UdmProducer::open(config)?),
         NfType::Pcf => Box::new(PcfProducer::open(config)?),
         NfType::Chf => Box::new(ChfProducer::open(config, wake)?),
+        NfType::Smf => return Err("`unit.functions`: the SMF has no process of its own".into()),
     })
 }
 

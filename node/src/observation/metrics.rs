@@ -74,6 +74,7 @@ places! {
         UpConnectionDeactivation "up_connection_deactivation" "User plane of a session deactivated (TS 23.502 §4.3.7)",
         SessionRestoration "session_restoration" "Session established again at a UPF that had lost it (TS 23.527 §4.3)",
         PolicyUpdate "policy_update" "An event reported to a PCF, which gives changed policies (TS 23.502 §4.16.5.1)",
+        SmContextUpdate "sm_context_update" "A change of a session exchanged with another vendor's SMF (TS 29.502 §5.2.2)",
         ChargingUpdate "charging_update" "Usage of a session reported to the CHF, which gives another quota (TS 32.255 §5.2.2.2)",
     }
 }

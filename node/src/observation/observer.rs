@@ -892,6 +892,7 @@ fn name_of(procedure: Procedure) -> ProcedureName {
         Procedure::SessionRestoration => ProcedureName::SessionRestoration,
         Procedure::ChargingUpdate => ProcedureName::ChargingUpdate,
         Procedure::PolicyUpdate => ProcedureName::PolicyUpdate,
+        Procedure::SmContextUpdate => ProcedureName::SmContextUpdate,
     }
 }
 

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use hyper::{Method, StatusCode};
 use tokio::sync::oneshot;
+use whimbrel_control::remote_amf::SmContextOperation;
 use whimbrel_control::sm_policy::PolicyNotification;
 use whimbrel_ids::PduSessionId;
 use whimbrel_sbi::problem::{of_status, problem};
 use whimbrel_sbi::{ProtocolCause, ReceivedRequest, SbiResponse};
+use whimbrel_sbi_types::namf_comm::N1N2MsgTxfrFailureNotification;
 use whimbrel_sbi_types::nchf::{ChargingNotificationType, ChargingNotifyRequest};
 use whimbrel_sbi_types::npcf_sm::{
     SmPolicyAssociationReleaseCause, SmPolicyNotification, SmTerminationNotification,
@@ -18,7 +20,9 @@ use whimbrel_sbi_types::nudm_sdm::ModificationNotification;
 use whimbrel_sbi_types::nudm_uecm::{DeregistrationData, DeregistrationReason};
 
 use super::identity::supi_of;
+use super::offered::pdu_session::{self, SmContextInputs};
 use super::policy::read_decision;
+use super::smf::amf_services::SMF_PATH;
 use super::{SbiInput, SbiThread};
 
 /// The beginning of the path of a UDM's callbacks.
@@ -29,6 +33,9 @@ pub(super) const CHF_PATH: &str = "/callbacks/chf";
 
 /// The beginning of the path of a PCF's callbacks; subscriber, session and operation follow.
 pub(super) const PCF_PATH: &str = "/callbacks/pcf";
+
+/// The beginning of the path at which AMFs report that a transfer has failed; the SM context follows.
+pub(super) const AMF_PATH: &str = "/callbacks/amf";
 
 /// How long an order of a PCF may wait for the control thread.
 const TAKEN_WITHIN: Duration = Duration::from_secs(2);
@@ -44,6 +51,14 @@ impl SbiThread {
         if let Some(path) = request.uri.path().strip_prefix(PCF_PATH).and_then(|path| path.strip_prefix('/'))
         {
             return self.policy_callback(path, request).await;
+        }
+        if let Some(path) = request.uri.path().strip_prefix(SMF_PATH).and_then(|path| path.strip_prefix('/'))
+        {
+            return self.smf_callback(path, request).await;
+        }
+        if let Some(path) = request.uri.path().strip_prefix(AMF_PATH).and_then(|path| path.strip_prefix('/'))
+        {
+            return self.amf_callback(path, request).await;
         }
         let Some(path) = request.uri.path().strip_prefix(PATH).and_then(|path| path.strip_prefix('/')) else {
             return not_found();
@@ -79,6 +94,26 @@ impl SbiThread {
             self.console.commands.wake();
         }
         SbiResponse::no_content()
+    }
+
+    /// Namf_Communication_N1N2TransferFailureNotification (TS 29.518 §5.2.2.3.2).
+    async fn amf_callback(&self, path: &str, request: &ReceivedRequest) -> SbiResponse {
+        if request.method != Method::POST {
+            return of_status(StatusCode::METHOD_NOT_ALLOWED.as_u16(), None, "callbacks are sent by POST");
+        }
+        let reference = match pdu_session::reference(path) {
+            Ok(reference) => reference,
+            Err(refusal) => return refusal,
+        };
+        if let Err(refusal) = request.read::<N1N2MsgTxfrFailureNotification>() {
+            return refusal;
+        }
+        self.counts.callbacks.fetch_add(1, Ordering::Relaxed);
+        let inputs = SmContextInputs::new(self.input.clone(), self.console.clone());
+        match inputs.ask(SmContextOperation::TransferFailed(reference)).await {
+            Ok(answer) => pdu_session::response("", answer),
+            Err(refusal) => refusal,
+        }
     }
 
     /// Nchf_ConvergedCharging_Notify (TS 32.290 §5.3.2.5).

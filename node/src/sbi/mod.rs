@@ -3,6 +3,7 @@
 
 #![allow(clippy::result_large_err, reason = "a refusal is a response, and is made once for a request")]
 
+mod amf;
 mod callbacks;
 mod charging;
 #[cfg(test)]
@@ -25,6 +26,9 @@ mod reload;
 mod reload_tests;
 #[cfg(test)]
 mod scripted;
+pub(crate) mod smf;
+#[cfg(test)]
+mod smf_tests;
 mod subscription;
 #[cfg(test)]
 mod token_tests;
@@ -39,26 +43,34 @@ use tokio::sync::{Mutex, mpsc as queue, oneshot};
 use tracing::{info, warn};
 use whimbrel_charging::{Notification, NotificationType};
 use whimbrel_control::charging::{ChargingAnswer, RatingGroup};
+use whimbrel_control::remote_amf::{
+    SmContextAnswer, SmContextExchange, SmContextOperation, SmContextRequest, TransferAnswer, TransferOutcome,
+};
+use whimbrel_control::sm_contexts::{SmfAnswer, SmfOrder};
 use whimbrel_control::sm_policy::{PolicyAnswer, PolicyNotification};
 use whimbrel_control::udm::{NfType, ServiceFault, UdmAnswer, UdmError, UdmRequest};
 use whimbrel_control::{Event, OutputId, Procedure, UeEvent, UeId};
 use whimbrel_ids::{Guami, PduSessionId, Supi};
-use whimbrel_resilience::{ChargingQuery, PolicyQuery, UdmQuery};
+use whimbrel_resilience::{AmfQuery, ChargingQuery, PolicyQuery, SmfQuery, UdmQuery};
 use whimbrel_sbi::nrf::NrfClient;
 use whimbrel_sbi::{ReceivedRequest, SbiResponse, SbiServer, ServerSettings};
 use whimbrel_sbi_types::common::NfInstanceId;
 
+use self::amf::RemoteAmfs;
 use self::charging::Charging;
 use self::chf::ChfThread;
 use self::nrf::NrfService;
 pub use self::offered::SubscriptionForm;
+use self::offered::pdu_session::SmContextInputs;
 use self::offered::{CallbackPolicy, OfferedServices, ServiceAuthorization};
 use self::peer::{Peer, PeerSource};
 use self::policy::PolicyControl;
 use self::reload::{SbiFileWatch, SbiTlsConfig};
+use self::smf::RemoteSmContexts;
+pub use self::smf::amf_services::OrderOutcome;
 use self::udm::{Consumer, Udm};
 use crate::config::Config;
-use crate::config::sbi::{ChfSource, OfferedService, PcfSource, Sbi, UdmSource};
+use crate::config::sbi::{ChfSource, OfferedService, PcfSource, Sbi, SmfSource, UdmSource};
 use crate::observation::{Console, Metric, MetricSample};
 
 /// Requests under way: two seconds of the busiest core's registrations. Further ones are answered with [`ServiceFault::Busy`].
@@ -92,6 +104,28 @@ pub enum SbiInput {
         /// Gets whether the subscriber is here, once the order is taken.
         taken: oneshot::Sender<bool>,
     },
+    /// The answer of another vendor's SMF to a request about a session.
+    SmContext(UeId, OutputId, PduSessionId, Box<SmfAnswer>),
+    /// Another vendor's SMF has an order for a session.
+    SmfOrdered {
+        /// The subscriber of the session.
+        supi: Supi,
+        /// Identity of the session.
+        psi: PduSessionId,
+        /// Messages for UE and gNB, or the end of the session.
+        order: Box<SmfOrder>,
+        /// Gets what becomes of the order.
+        taken: oneshot::Sender<OrderOutcome>,
+    },
+    /// An AMF of another vendor has a request about an SM context.
+    SmContextRequested {
+        /// Operation that it asks for.
+        operation: SmContextOperation,
+        /// Gets the answer.
+        reply: oneshot::Sender<Box<SmContextAnswer>>,
+    },
+    /// The answer of such an AMF to a transfer.
+    Transferred(UeId, TransferAnswer),
     /// The UDM has deregistered a subscriber from this AMF.
     Deregistered(Supi),
     /// The UDM has changed a subscription.
@@ -109,6 +143,10 @@ pub struct NetworkFunctions {
     input: mpsc::Sender<SbiInput>,
     /// Answered without a request to the UDM.
     refused: Vec<SbiInput>,
+    /// Requests of AMFs that are not answered yet.
+    exchanges: BTreeMap<SmContextExchange, oneshot::Sender<Box<SmContextAnswer>>>,
+    /// The number of the next one. Numbers of another run of this core lead nowhere.
+    next_exchange: u64,
     /// Services are offered to others, or a PCF has associations for UEs.
     follows_ues: bool,
     console: Arc<Console>,
@@ -121,6 +159,10 @@ enum ThreadInput {
     Query(UdmQuery),
     Charging(ChargingQuery),
     Policy(PolicyQuery),
+    SmContext(SmfQuery),
+    Amf(Box<AmfQuery>),
+    /// The answer to a request of an AMF.
+    SmContextAnswered(oneshot::Sender<Box<SmContextAnswer>>, Box<SmContextAnswer>),
     /// The charging function of this core has an order for the consumer of a session.
     ChargingOrder(Notification),
     /// A subscriber has registered at the AMF of this core.
@@ -136,6 +178,7 @@ enum RemoteQuery {
     Udm(UdmQuery),
     Charging(ChargingQuery),
     Policy(PolicyQuery),
+    SmContext(SmfQuery),
 }
 
 /// Figures of the interfaces.
@@ -178,6 +221,8 @@ impl NetworkFunctions {
             inputs,
             input,
             refused: Vec::new(),
+            exchanges: BTreeMap::new(),
+            next_exchange: offered::random_number(),
             follows_ues: config
                 .sbi
                 .as_ref()
@@ -215,8 +260,12 @@ impl NetworkFunctions {
         };
         // Nothing else has it yet.
         let offered = edge.offered.as_mut().and_then(Arc::get_mut);
-        if let (Some(chf), Some(offered)) = (&self.chf, offered) {
-            offered.use_chf(chf.handle().clone());
+        let inputs = SmContextInputs::new(self.input.clone(), self.console.clone());
+        if let Some(offered) = offered {
+            offered.use_sm_contexts(inputs);
+            if let Some(chf) = &self.chf {
+                offered.use_chf(chf.handle().clone());
+            }
         }
         let listener = std::net::TcpListener::bind(sbi.address)
             .map_err(|e| format!("`sbi.address`: {} cannot be listened on: {e}", sbi.address))?;
@@ -276,6 +325,57 @@ impl NetworkFunctions {
         let answer = PolicyAnswer::Failed(ServiceFault::Busy);
         self.refused.push(SbiInput::Decided(ue, to, Box::new(answer)));
         self.console.commands.wake();
+    }
+
+    /// Passes a request to another vendor's SMF on.
+    pub fn ask_smf(&mut self, query: SmfQuery) {
+        self.counts.asked.fetch_add(1, Ordering::Relaxed);
+        let (ue, to, psi) = (query.ue, query.to, query.request.psi);
+        if self.send(ThreadInput::SmContext(query)) {
+            return;
+        }
+        let answer = SmfAnswer::Failed(ServiceFault::Busy);
+        self.refused.push(SbiInput::SmContext(ue, to, psi, Box::new(answer)));
+        self.console.commands.wake();
+    }
+
+    /// Numbers a request of an AMF, whose answer `reply` gets. `None` if too many wait.
+    pub fn begin_exchange(
+        &mut self,
+        operation: SmContextOperation,
+        reply: oneshot::Sender<Box<SmContextAnswer>>,
+    ) -> Option<SmContextRequest> {
+        if self.exchanges.len() >= UNDER_WAY_MAX {
+            self.exchanges.retain(|_, reply| !reply.is_closed());
+        }
+        if self.exchanges.len() >= UNDER_WAY_MAX {
+            return None;
+        }
+        self.next_exchange = self.next_exchange.wrapping_add(1);
+        let exchange = SmContextExchange(self.next_exchange);
+        self.exchanges.insert(exchange, reply);
+        Some(SmContextRequest { exchange, operation })
+    }
+
+    /// Answers a request of an AMF. For one of another run of this core, or of a CTA before this one, no request waits.
+    pub fn answer_exchange(&mut self, exchange: SmContextExchange, answer: Box<SmContextAnswer>) {
+        if let (Some(reply), Some(sender)) = (self.exchanges.remove(&exchange), &self.sender) {
+            // In the order of what is asked of AMFs. The thread ends after this.
+            let _ = sender.send(ThreadInput::SmContextAnswered(reply, answer));
+        }
+    }
+
+    /// Passes a request to an AMF on.
+    pub fn transfer(&mut self, query: AmfQuery) {
+        self.counts.asked.fetch_add(1, Ordering::Relaxed);
+        let (ue, psi) = (query.ue, query.request.psi);
+        let transfers = query.request.is_transfer();
+        if !self.send(ThreadInput::Amf(query.into())) && transfers {
+            let outcome = TransferOutcome::Failed(ServiceFault::Busy);
+            let answer = TransferAnswer { psi, set_up: true, outcome };
+            self.refused.push(SbiInput::Transferred(ue, answer));
+            self.console.commands.wake();
+        }
     }
 
     /// Passes a request on if there is room for it.
@@ -358,15 +458,27 @@ impl Drop for NetworkFunctions {
     }
 }
 
+/// Another vendor's SMF, and what its requests to the AMF are checked with.
+struct RemoteSmf {
+    contexts: RemoteSmContexts,
+    authorization: ServiceAuthorization,
+    callbacks: CallbackPolicy,
+    /// The root of this core's services.
+    root: String,
+}
+
 /// State of the thread of the interfaces.
 struct SbiThread {
     udm: Option<Udm>,
     charging: Option<Charging>,
     policy: Option<PolicyControl>,
+    smf: Option<RemoteSmf>,
     offered: Option<Arc<OfferedServices>>,
     nrf: Option<Arc<NrfService>>,
     /// This core's functions at the NRF.
     registered: Vec<NrfClient>,
+    /// AMFs of other vendors, where the SMF is offered.
+    amfs: Option<Arc<RemoteAmfs>>,
     input: mpsc::Sender<SbiInput>,
     console: Arc<Console>,
     counts: Arc<SbiFigures>,
@@ -411,7 +523,17 @@ impl SbiThread {
             PcfSource::At(root) => Some(PeerSource::At(root.clone())),
             PcfSource::Nrf => of_nrf(whimbrel_sbi_types::nnrf::NfType::Pcf),
         };
+        let smf = match &sbi.smf {
+            SmfSource::Embedded => None,
+            SmfSource::At(root) => Some(PeerSource::At(root.clone())),
+            SmfSource::Nrf => of_nrf(whimbrel_sbi_types::nnrf::NfType::Smf),
+        };
         let services = sbi.subscriber_services();
+        let amfs = services.contains(&OfferedService::Smf).then(|| {
+            let root = consumer.root.clone();
+            let (within, counts) = (sbi.answer_within, counts.clone());
+            RemoteAmfs::new(client.clone(), registered.clone(), sbi.access_tokens, within, root, counts)
+        });
         let offered = (!services.is_empty()).then(|| {
             let store = crate::subscribers::open(&config.store)?;
             let own = CallbackPolicy::new(vec![sbi.address, config.api.address]);
@@ -439,12 +561,23 @@ impl SbiThread {
             info!("sessions have the policies of the PCF {}", peer.root_text());
             PolicyControl::new(peer, consumer.clone())
         });
+        let smf = smf.map(|source| {
+            let peer = peer(NfType::Smf, source);
+            info!("sessions have the SMF {}", peer.root_text());
+            Ok::<_, String>(RemoteSmf {
+                contexts: RemoteSmContexts::new(peer, client.clone(), consumer.clone(), sbi.answer_within),
+                authorization: ServiceAuthorization::new(sbi, &consumer)?,
+                callbacks: CallbackPolicy::new(vec![sbi.address, config.api.address]),
+                root: consumer.root.clone(),
+            })
+        });
+        let smf = smf.transpose()?;
         let udm = udm.map(|source| {
             let peer = peer(NfType::Udm, source);
             info!("subscribers are those of the UDM {}", peer.root_text());
             Udm::new(peer, consumer)
         });
-        Ok(Self { udm, charging, policy, offered, nrf, registered, input, console, counts })
+        Ok(Self { udm, charging, policy, smf, offered, nrf, registered, amfs, input, console, counts })
     }
 
     /// Serves callbacks and requests until no sender is left.
@@ -469,7 +602,20 @@ impl SbiThread {
         // The requests of one UE go one after the other: a UDM may want to know of the authentication before it registers the AMF. So do
         // those of one session to the CHF, and to the PCF.
         let mut lanes: BTreeMap<(NfType, UeId, Option<PduSessionId>), Arc<Mutex<()>>> = BTreeMap::new();
+        let mut transfers: BTreeMap<(UeId, PduSessionId), Arc<Mutex<()>>> = BTreeMap::new();
         while let Some(input) = inputs.recv().await {
+            if let ThreadInput::Amf(query) = input {
+                if transfers.len() >= 2 * UNDER_WAY_MAX {
+                    transfers.retain(|_, lane| Arc::strong_count(lane) > 1);
+                }
+                let lane = transfers.entry((query.ue, query.request.psi)).or_default().clone();
+                let edge = edge.clone();
+                tokio::spawn(async move {
+                    let _turn = lane.lock().await;
+                    edge.transfer(*query).await;
+                });
+                continue;
+            }
             let (lane, query) = match (input, &edge.offered) {
                 (ThreadInput::Query(query), _) => ((NfType::Udm, query.ue, None), RemoteQuery::Udm(query)),
                 (ThreadInput::Charging(query), _) => {
@@ -478,6 +624,15 @@ impl SbiThread {
                 (ThreadInput::Policy(query), _) => {
                     ((NfType::Pcf, query.ue, Some(query.request.psi)), RemoteQuery::Policy(query))
                 }
+                (ThreadInput::SmContext(query), _) => {
+                    ((NfType::Smf, query.ue, Some(query.request.psi)), RemoteQuery::SmContext(query))
+                }
+                (ThreadInput::SmContextAnswered(reply, answer), _) => {
+                    // The request may have ended meanwhile.
+                    let _ = reply.send(answer);
+                    continue;
+                }
+                (ThreadInput::Amf(_), _) => continue,
                 (ThreadInput::RegisteredHere(supi), offered) => {
                     offered.iter().for_each(|offered| offered.registered_here(supi));
                     edge.clone().tell_pcf(supi, true);
@@ -507,6 +662,7 @@ impl SbiThread {
                     RemoteQuery::Udm(query) => edge.answer(query).await,
                     RemoteQuery::Charging(query) => edge.charge(query).await,
                     RemoteQuery::Policy(query) => edge.decide(query).await,
+                    RemoteQuery::SmContext(query) => edge.ask_smf(query).await,
                 }
             });
         }
@@ -542,6 +698,9 @@ impl SbiThread {
         {
             return response;
         }
+        if let Some(response) = self.serve_smf(request).await {
+            return response;
+        }
         self.callback(request).await
     }
 
@@ -567,6 +726,27 @@ impl SbiThread {
             None => PolicyAnswer::Failed(ServiceFault::NoInstance),
         };
         self.answered(SbiInput::Decided(ue, to, Box::new(answer)));
+    }
+
+    async fn ask_smf(&self, SmfQuery { ue, to, request }: SmfQuery) {
+        let answer = match &self.smf {
+            Some(smf) => smf.contexts.answer(&request).await,
+            None => SmfAnswer::Failed(ServiceFault::NoInstance),
+        };
+        self.answered(SbiInput::SmContext(ue, to, request.psi, Box::new(answer)));
+    }
+
+    async fn transfer(&self, AmfQuery { ue, request, .. }: AmfQuery) {
+        let answer = match &self.amfs {
+            Some(amfs) => amfs.send(&request).await,
+            None => None,
+        };
+        match answer {
+            Some(answer) => self.answered(SbiInput::Transferred(ue, answer)),
+            None => {
+                self.counts.under_way.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Passes an answer to the control thread.

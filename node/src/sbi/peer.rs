@@ -70,6 +70,8 @@ pub(super) struct Reply {
     /// Explanation of a refusal in plain text.
     detail: Option<String>,
     pub(super) body: Vec<u8>,
+    /// The header with the media type of the body.
+    pub(super) content_type: String,
     /// The URI of a created resource.
     pub(super) location: Option<String>,
 }
@@ -111,6 +113,7 @@ impl From<SbiResponse> for Reply {
             detail,
             cause: refusal.and_then(|problem| problem.cause).map(|cause| cause.as_str().to_owned()),
             location: response.location().map(str::to_owned),
+            content_type: response.content_type().to_owned(),
             body: response.body.to_vec(),
         }
     }
@@ -189,13 +192,26 @@ impl Peer {
         Ok((roots, token))
     }
 
-    /// Sends a request for an operation. A failure is logged and counted here.
+    /// Sends a request for an operation, with a JSON body. A failure is logged and counted here.
     pub(super) async fn send(
         &self,
         operation: &'static str,
         method: RequestMethod,
         path: &str,
         body: Option<Vec<u8>>,
+    ) -> Result<Reply, ServiceFault> {
+        let media_type = if method == RequestMethod::MergePatch { MERGE_PATCH_JSON } else { JSON };
+        let body = body.map(|octets| (HeaderValue::from_static(media_type), octets));
+        self.send_body(operation, method, path, body).await
+    }
+
+    /// The same with a body of a media type.
+    pub(super) async fn send_body(
+        &self,
+        operation: &'static str,
+        method: RequestMethod,
+        path: &str,
+        body: Option<(HeaderValue, Vec<u8>)>,
     ) -> Result<Reply, ServiceFault> {
         let service = path.trim_start_matches('/').split('/').next().unwrap_or_default();
         let (roots, token) = match self.roots(service, consumer(path)).await {
@@ -218,8 +234,7 @@ impl Peer {
         let request = SbiRequest::new(http, Uri::default(), self.within)
             .header(USER_AGENT, HeaderValue::from_static(consumer(path)));
         let request = match body {
-            Some(body) if method == RequestMethod::MergePatch => request.body(MERGE_PATCH_JSON, body.into()),
-            Some(body) => request.body(JSON, body.into()),
+            Some((content_type, octets)) => request.content(content_type, octets.into()),
             None => request,
         };
         let request = match token.as_ref().map(|token| nrf::authorized(request.clone(), token)) {
@@ -329,10 +344,11 @@ const fn component_of(nf: NfType) -> &'static str {
         NfType::Udm => "udm",
         NfType::Chf => "chf",
         NfType::Pcf => "pcf",
+        NfType::Smf => "smf",
     }
 }
 
-fn fault_of(e: &SendError) -> ServiceFault {
+pub(super) fn fault_of(e: &SendError) -> ServiceFault {
     match e {
         SendError::NoInstance => ServiceFault::NoInstance,
         SendError::Uri(_) | SendError::Resolve(..) | SendError::Connect(..) | SendError::NotHttp2(_) => {

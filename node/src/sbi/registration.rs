@@ -6,14 +6,17 @@ use std::time::Duration;
 use whimbrel_sbi::SbiClient;
 use whimbrel_sbi::nrf::{NrfClient, NrfSettings};
 use whimbrel_sbi_types::BoundedList;
-use whimbrel_sbi_types::common::{AmfRegionId, AmfSetId, NfInstanceId, ShortText, UriScheme};
+use whimbrel_sbi_types::common::{
+    AmfRegionId, AmfSetId, DnnOrWildcard, NfInstanceId, ShortText, Snssai, UriScheme,
+};
 use whimbrel_sbi_types::nnrf::{
-    AmfInfo, IpEndPoint, NfProfile, NfService, NfServiceVersion, NfStatus, NfType, ServiceName,
+    AmfInfo, DnnSmfInfoItem, IpEndPoint, NfProfile, NfService, NfServiceVersion, NfStatus, NfType,
+    ServiceName, SmfInfo, SnssaiSmfInfoItem,
 };
 
 use super::udm::Consumer;
 use crate::config::Config;
-use crate::config::sbi::{ChfSource, OfferedService, PcfSource, Sbi, UdmSource};
+use crate::config::sbi::{ChfSource, OfferedService, PcfSource, Sbi, SmfSource, UdmSource};
 
 /// How long the NRF may take to forget this core when it stops.
 const DEREGISTERED_WITHIN: Duration = Duration::from_secs(1);
@@ -30,6 +33,11 @@ pub(super) fn register(
     let root: whimbrel_sbi::ApiRoot = nrf.uri().parse().map_err(|e| format!("`sbi.nrf`: {e}"))?;
     let mut amf = NfProfile::new(consumer.amf.clone(), NfType::Amf, NfStatus::Registered);
     amf.amf_info = amf_info(config, consumer);
+    if sbi.smf != SmfSource::Embedded {
+        // The SMF finds here where the messages for UEs go.
+        amf.nf_services =
+            service(sbi, &ServiceName::NamfComm, "v1").and_then(|of| BoundedList::new(vec![of]));
+    }
     let mut profiles = vec![amf];
     if sbi.access_tokens
         && (sbi.udm == UdmSource::Nrf || sbi.chf == ChfSource::Nrf || sbi.pcf == PcfSource::Nrf)
@@ -37,7 +45,9 @@ pub(super) fn register(
         // They offer nothing, so that no other function is to find them.
         let consumer_only =
             |id: &NfInstanceId, nf_type| NfProfile::new(id.clone(), nf_type, NfStatus::Undiscoverable);
-        profiles.push(consumer_only(&consumer.smf, NfType::Smf));
+        if !sbi.offer.contains(&OfferedService::Smf) {
+            profiles.push(consumer_only(&consumer.smf, NfType::Smf));
+        }
         if !sbi.offer.contains(&OfferedService::Ausf) {
             profiles.push(consumer_only(&consumer.ausf, NfType::Ausf));
         }
@@ -55,6 +65,7 @@ pub(super) fn register(
                 NfType::Pcf,
                 &[(ServiceName::NpcfSmpolicycontrol, "v1"), (ServiceName::NpcfAmPolicyControl, "v1")],
             ),
+            OfferedService::Smf => (&consumer.smf, NfType::Smf, &[(ServiceName::NsmfPdusession, "v1")]),
             // It is in its own list.
             OfferedService::Nrf => continue,
             OfferedService::Chf => {
@@ -64,6 +75,9 @@ pub(super) fn register(
         let mut profile = NfProfile::new(id.clone(), nf_type, NfStatus::Registered);
         let services = services.iter().filter_map(|(name, version)| service(sbi, name, version)).collect();
         profile.nf_services = BoundedList::new(services);
+        if *offered == OfferedService::Smf {
+            profile.smf_info = smf_info(config, consumer);
+        }
         profiles.push(profile);
     }
     Ok(profiles
@@ -102,6 +116,35 @@ fn amf_info(config: &Config, consumer: &Consumer) -> Option<AmfInfo> {
         backup_info_amf_failure: None,
         backup_info_amf_removal: None,
         n2_interface_amf_info: None,
+    })
+}
+
+/// The slices and data networks of this core's SMF, and its tracking areas (TS 29.510 §6.1.6.2.12).
+fn smf_info(config: &Config, consumer: &Consumer) -> Option<SmfInfo> {
+    let control = config.control();
+    let dnns: Vec<DnnSmfInfoItem> = control
+        .smf
+        .data_networks
+        .keys()
+        .filter_map(|dnn| DnnOrWildcard::new(dnn.as_str()).ok())
+        .map(|dnn| DnnSmfInfoItem { dnn, dnai_list: None })
+        .collect();
+    let dnns = BoundedList::new(dnns)?;
+    let slices = control.amf.slices.iter().map(|slice| SnssaiSmfInfoItem {
+        s_nssai: Snssai::from(*slice).into(),
+        dnn_smf_info_list: dnns.clone(),
+    });
+    let tais = control.amf.tacs.iter().map(|tac| whimbrel_ids::Tai { plmn: consumer.plmn, tac: *tac }.into());
+    Some(SmfInfo {
+        s_nssai_smf_info_list: BoundedList::new(slices.collect())?,
+        tai_list: BoundedList::new(tais.collect()),
+        tai_range_list: None,
+        pgw_fqdn: None,
+        pgw_ip_addr_list: None,
+        access_type: None,
+        priority: None,
+        vsmf_support_ind: None,
+        ismf_support_ind: None,
     })
 }
 

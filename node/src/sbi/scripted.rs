@@ -11,6 +11,7 @@ use whimbrel_ids::{AmfId, Guami, PlmnId};
 use whimbrel_sbi::message::{JSON, PROBLEM_JSON};
 use whimbrel_sbi::{ClientSettings, ReceivedRequest, SbiClient, SbiResponse, SbiServer, ServerSettings};
 use whimbrel_sbi_types::common::NfInstanceId;
+use whimbrel_sbi_types::multipart::Multipart;
 
 use super::peer::{Peer, PeerSource};
 use super::udm::Consumer;
@@ -48,7 +49,7 @@ impl ScriptedFunction {
                 let is_beside = request.uri.path().starts_with(prefix);
                 let response = if is_beside { Some(beside()) } else { answer(asked.len()) };
                 if !is_beside {
-                    let body = serde_json::from_slice(&request.body).unwrap_or_default();
+                    let body = body_of(&request);
                     asked.push((request.uri.path().to_owned(), body));
                 }
                 async move {
@@ -67,6 +68,19 @@ impl ScriptedFunction {
     pub(super) fn requests(&self) -> Vec<(String, Json)> {
         self.requests.lock().unwrap().clone()
     }
+}
+
+/// A body as JSON, with the parts beside it as hexadecimal digits by their media types.
+fn body_of(request: &ReceivedRequest) -> Json {
+    let Ok(Multipart { json, parts }) = Multipart::read(request.content_type(), &request.body) else {
+        return serde_json::from_slice(&request.body).unwrap_or_default();
+    };
+    let mut body: Json = serde_json::from_slice(json).unwrap();
+    for part in parts {
+        let hex: String = part.octets.iter().map(|octet| format!("{octet:02x}")).collect();
+        body[part.content_type] = hex.into();
+    }
+    body
 }
 
 /// The client of a function at an API root.
@@ -101,9 +115,11 @@ pub(super) fn callbacks_alone(input: mpsc::Sender<SbiInput>) -> Arc<SbiThread> {
         udm: None,
         charging: None,
         policy: None,
+        smf: None,
         offered: None,
         nrf: None,
         registered: Vec::new(),
+        amfs: None,
         input,
         console: Console::new(crate::clock::now()).unwrap(),
         counts: Arc::new(SbiFigures::default()),

@@ -13,9 +13,11 @@ mod path_switches;
 mod questions;
 mod ran;
 mod recovery;
+mod remote_amfs;
 mod restart;
 mod scan;
 mod slots;
+mod sm_contexts;
 mod sm_policy;
 mod snapshot;
 mod udm;
@@ -32,6 +34,8 @@ use whimbrel_control::charging::ChargingAnswer;
 use whimbrel_control::config::Config;
 use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::open;
+use whimbrel_control::remote_amf::{SmContextAnswer, SmContextExchange, SmContextRequest, TransferAnswer};
+use whimbrel_control::sm_contexts::{SmfAnswer, SmfOrder};
 use whimbrel_control::sm_policy::{PolicyAnswer, PolicyNotification};
 use whimbrel_control::udm::{Directory, Subscribers, UdmAnswer, UdmRequest};
 use whimbrel_control::{
@@ -60,11 +64,14 @@ use path_switches::PathSwitches;
 use questions::Questions;
 use ran::{Bounds, PendingReset};
 pub use recovery::TakeoverTime;
+pub use remote_amfs::AmfQuery;
+use remote_amfs::RemoteUes;
 use restart::RestoringUes;
 pub use restart::{
     RestorationOutcome, RestoreError, StoredAmf, StoredUe, StoredUes, SurvivingState, ToStore,
 };
 use slots::UeSlots;
+pub use sm_contexts::SmfQuery;
 pub use sm_policy::PolicyQuery;
 pub(crate) use snapshot::{CtaState, StateOf};
 pub use udm::UdmQuery;
@@ -130,6 +137,14 @@ pub enum Input<'a> {
     Policy(UeId, OutputId, Box<PolicyAnswer>),
     /// An order of the PCF for a session (TS 29.512 §4.2.3).
     PolicyNotified(UeId, PduSessionId, Box<PolicyNotification>),
+    /// The answer of another vendor's SMF to a request ([`Outbox::sm_contexts`]) about a session.
+    SmContext(UeId, OutputId, PduSessionId, Box<SmfAnswer>),
+    /// An order of that SMF for a session (TS 29.518 §5.2.2.3.1, TS 29.502 §5.2.2.5).
+    SmfOrdered(UeId, PduSessionId, Box<SmfOrder>),
+    /// A request of another vendor's AMF about an SM context.
+    SmContextRequested(Box<SmContextRequest>),
+    /// The answer of such an AMF to a transfer ([`Outbox::amf`]).
+    TransferAnswered(UeId, TransferAnswer),
     /// The predictor expects a UE at this gNB, in this tracking area, within seconds (Synergy §III-C).
     Predicted(UeId, GlobalGnbId, Tai),
     /// Time that has passed.
@@ -167,6 +182,12 @@ pub struct Outbox {
     pub charging: Vec<ChargingQuery>,
     /// To the PCF; the answers come back as [`Input::Policy`].
     pub policy: Vec<PolicyQuery>,
+    /// To another vendor's SMF; the answers come back as [`Input::SmContext`].
+    pub sm_contexts: Vec<SmfQuery>,
+    /// To AMFs of other vendors; the answers to transfers come back as [`Input::TransferAnswered`].
+    pub amf: Vec<AmfQuery>,
+    /// Answers to requests of such AMFs ([`Input::SmContextRequested`]).
+    pub sm_context_answers: Vec<(SmContextExchange, Box<SmContextAnswer>)>,
     /// Messages of peer AMFs that were rejected.
     pub n14_errors: Vec<(PeerAmfId, N14Error)>,
     /// SCTP associations to abort; the CTA has dropped them.
@@ -195,6 +216,9 @@ impl Outbox {
         self.udm.append(&mut later.udm);
         self.charging.append(&mut later.charging);
         self.policy.append(&mut later.policy);
+        self.sm_contexts.append(&mut later.sm_contexts);
+        self.amf.append(&mut later.amf);
+        self.sm_context_answers.append(&mut later.sm_context_answers);
         self.n14_errors.append(&mut later.n14_errors);
         self.abort.append(&mut later.abort);
         self.probes.append(&mut later.probes);
@@ -272,6 +296,8 @@ pub struct Cta<S, E, I = ()> {
     unstored: Option<BTreeSet<UeId>>,
     restoring: RestoringUes,
     ended_charging: charging::EndedCharging,
+    /// UEs that AMFs of other vendors serve.
+    remote_ues: RemoteUes,
 }
 
 /// The CTA's term, stamped into envelopes.
@@ -313,6 +339,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             unstored: None,
             restoring: RestoringUes::default(),
             ended_charging: Default::default(),
+            remote_ues: RemoteUes::default(),
         }
     }
 
@@ -358,6 +385,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Input::Charging(ue, to, answer) => self.chf_answered(ue, to, answer),
             Input::Policy(ue, to, answer) => self.pcf_answered(ue, to, answer),
             Input::PolicyNotified(ue, psi, notification) => self.pcf_notified(ue, psi, notification),
+            Input::SmContext(ue, to, psi, answer) => self.smf_answered(ue, to, psi, answer),
+            Input::SmfOrdered(ue, psi, order) => self.smf_ordered(ue, psi, order),
+            Input::SmContextRequested(request) => self.sm_context_requested(now, request, out),
+            Input::TransferAnswered(ue, answer) => self.amf_answered(ue, answer),
             Input::Predicted(ue, gnb, tai) => self.predicted(ue, gnb, tai),
             Input::Tick => self.tick(now, out),
         }
@@ -400,6 +431,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         };
         let notice = |ue| (ue, Payload::Command(Command::SubscriptionChanged));
         self.inbox.extend(ues.into_iter().map(notice));
+        self.notify_remote_ues(changed);
     }
 
     /// What is in force.
@@ -458,6 +490,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// The UE of a subscriber that is registered.
     pub fn find(&self, supi: Supi) -> Option<UeId> {
         self.directory.registered(supi)
+    }
+
+    /// True if the UE is in 5GMM-CONNECTED.
+    pub fn is_connected(&self, ue: UeId) -> bool {
+        self.slots.names(ue).next().is_some()
     }
 
     /// The UE in the slot that a 5G-TMSI of ours leads to.
@@ -767,6 +804,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     self.ask_chf(now, ChargingQuery { ue, to, request: *request }, out)
                 }
                 Effect::Policy(request) => out.policy.push(PolicyQuery { ue, to, request: *request }),
+                Effect::SmContext(request) => out.sm_contexts.push(SmfQuery { ue, to, request: *request }),
+                Effect::SmContextAnswered(exchange, answer) => {
+                    out.sm_context_answers.push((exchange, answer))
+                }
+                Effect::RemoteAmf(request) => out.amf.push(AmfQuery { ue, to, request: *request }),
             }
         }
         // After the outputs, since their streams follow from the former state: the answer to a gNB that does not get the UE goes back on

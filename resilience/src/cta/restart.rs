@@ -420,7 +420,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         } else {
             self.restoring.upfs = self.restoring.upfs.union(upfs);
         }
-        if let Some(supi) = context.amf.supi {
+        if let (Some(supi), true) = (context.amf.supi, context.remote_amf.is_some()) {
+            self.remote_ues.insert(supi, ue);
+        } else if let Some(supi) = context.amf.supi {
             self.directory.restore(ue, supi, &context.limited_slices(&self.config));
         }
         match &mut self.service {

@@ -17,6 +17,7 @@ use super::n14::ArrivedUes;
 use super::path_switches::PathSwitches;
 use super::questions::Questions;
 use super::ran::{Bounds, PendingReset};
+use super::remote_amfs::RemoteUes;
 use super::restart::RestoringUes;
 use super::slots::UeSlots;
 use super::upfs::Upfs;
@@ -43,6 +44,7 @@ pub(crate) struct CtaState {
     questions: Questions,
     restoring: RestoringUes,
     ended_charging: EndedCharging,
+    remote_ues: RemoteUes,
 }
 
 /// The same, borrowed from a CTA that continues.
@@ -65,6 +67,7 @@ pub(crate) struct StateOf<'a> {
     questions: &'a Questions,
     restoring: &'a RestoringUes,
     ended_charging: &'a EndedCharging,
+    remote_ues: &'a RemoteUes,
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
@@ -91,6 +94,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             questions: &self.questions,
             restoring: &self.restoring,
             ended_charging: &self.ended_charging,
+            remote_ues: &self.remote_ues,
         })
     }
 
@@ -130,6 +134,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             unstored: None,
             restoring: state.restoring,
             ended_charging: state.ended_charging,
+            remote_ues: state.remote_ues,
         }
     }
 }

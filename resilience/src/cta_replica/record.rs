@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 use whimbrel_control::amf::PeerAmfId;
 use whimbrel_control::charging::ChargingAnswer;
 use whimbrel_control::open;
+use whimbrel_control::remote_amf::{SmContextRequest, TransferAnswer};
+use whimbrel_control::sm_contexts::{SmfAnswer, SmfOrder};
 use whimbrel_control::sm_policy::{PolicyAnswer, PolicyNotification};
 use whimbrel_control::udm::{Subscribers, UdmAnswer, UdmRequest};
 use whimbrel_control::{AssociationId, Command, OutputId, UeId, UpfId};
@@ -96,6 +98,10 @@ pub(super) enum RecordedStep<'a> {
     Charging(UeId, OutputId, Box<ChargingAnswer>),
     Policy(UeId, OutputId, Box<PolicyAnswer>),
     PolicyNotified(UeId, PduSessionId, Box<PolicyNotification>),
+    SmContext(UeId, OutputId, PduSessionId, Box<SmfAnswer>),
+    SmfOrdered(UeId, PduSessionId, Box<SmfOrder>),
+    SmContextRequested(Box<SmContextRequest>),
+    TransferAnswered(UeId, TransferAnswer),
 }
 
 impl<'a> RecordedStep<'a> {
@@ -124,6 +130,10 @@ impl<'a> RecordedStep<'a> {
             Input::Charging(ue, to, answer) => Self::Charging(ue, to, answer),
             Input::Policy(ue, to, answer) => Self::Policy(ue, to, answer),
             Input::PolicyNotified(ue, psi, notification) => Self::PolicyNotified(ue, psi, notification),
+            Input::SmContext(ue, to, psi, answer) => Self::SmContext(ue, to, psi, answer),
+            Input::SmfOrdered(ue, psi, order) => Self::SmfOrdered(ue, psi, order),
+            Input::SmContextRequested(request) => Self::SmContextRequested(request),
+            Input::TransferAnswered(ue, answer) => Self::TransferAnswered(ue, answer),
             Input::Predicted(ue, gnb, tai) => Self::Predicted(ue, gnb, tai),
             Input::Tick => Self::Tick,
         }
@@ -171,6 +181,10 @@ impl<'a> RecordedStep<'a> {
             Self::Charging(ue, to, answer) => Input::Charging(ue, to, answer),
             Self::Policy(ue, to, answer) => Input::Policy(ue, to, answer),
             Self::PolicyNotified(ue, psi, notification) => Input::PolicyNotified(ue, psi, notification),
+            Self::SmContext(ue, to, psi, answer) => Input::SmContext(ue, to, psi, answer),
+            Self::SmfOrdered(ue, psi, order) => Input::SmfOrdered(ue, psi, order),
+            Self::SmContextRequested(request) => Input::SmContextRequested(request),
+            Self::TransferAnswered(ue, answer) => Input::TransferAnswered(ue, answer),
             Self::Predicted(ue, gnb, tai) => Input::Predicted(ue, gnb, tai),
             Self::Tick => Input::Tick,
             Self::Order(order) => return cta.order(now, order, out),

@@ -202,4 +202,13 @@ object! {
         pub n2_sm_info_type: Option<N2SmInfoType>,
         pub recovery_time: Option<DateTime>,
     }
+    /// Refusal of a change. TS 29.502 §6.1.6.2.20.
+    pub struct SmContextUpdateError {
+        pub error: ProblemDetails,
+        pub n1_sm_msg: Option<RefToBinaryData>,
+        pub n2_sm_info: Option<RefToBinaryData>,
+        pub n2_sm_info_type: Option<N2SmInfoType>,
+        pub up_cnx_state: Option<UpCnxState>,
+        pub recovery_time: Option<DateTime>,
+    }
 }

@@ -417,6 +417,7 @@ const fn word_of(nf: NfType) -> &'static str {
         NfType::Udm => "udm",
         NfType::Pcf => "pcf",
         NfType::Chf => "chf",
+        NfType::Smf => "smf",
     }
 }
 

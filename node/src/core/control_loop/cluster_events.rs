@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use tracing::{info, warn};
+use whimbrel_control::sm_contexts::SmfOrder;
 use whimbrel_control::udm::NfType;
 use whimbrel_control::{AssociationId, Command, UpfId};
 use whimbrel_ids::{Instant, PduSessionId, Supi};
@@ -25,7 +26,7 @@ use crate::core::n2;
 use crate::core::subscriber_copy::SubscriberFeed;
 use crate::observation::{Level, Metric};
 use crate::sbfd::PeerEvent;
-use crate::sbi::SbiInput;
+use crate::sbi::{OrderOutcome, SbiInput};
 
 impl ControlLoop {
     /// The primary of a pair begins to serve: gNBs and CPFs of the former primary continue with it. `adopted`: the associations that N2 has from that one.
@@ -197,7 +198,7 @@ impl ControlLoop {
             PoolEvent::FunctionOrdered(link, number, order) => {
                 match order {
                     FunctionOrder::Policy { supi, psi, notification } => {
-                        if let Some(ue) = self.active.cta().find(supi) {
+                        if let Some(ue) = self.active.cta().find_sessions(supi) {
                             self.handle_input(now, Input::PolicyNotified(ue, psi, Box::new(notification)));
                         }
                     }
@@ -294,12 +295,31 @@ impl ControlLoop {
                 }
                 SbiInput::Decided(ue, to, answer) => self.handle_input(now, Input::Policy(ue, to, answer)),
                 SbiInput::PolicyNotified { supi, psi, notification, taken } => {
-                    let ue = self.active.cta().find(supi);
+                    let ue = self.active.cta().find_sessions(supi);
                     if let Some(ue) = ue {
                         self.handle_input(now, Input::PolicyNotified(ue, psi, notification));
                     }
                     // The request may have ended meanwhile.
                     let _ = taken.send(ue.is_some());
+                }
+                SbiInput::SmContext(ue, to, psi, answer) => {
+                    self.handle_input(now, Input::SmContext(ue, to, psi, answer));
+                }
+                SbiInput::SmfOrdered { supi, psi, order, taken } => {
+                    let outcome = self.smf_ordered(now, supi, psi, order);
+                    // The request may have ended meanwhile.
+                    let _ = taken.send(outcome);
+                }
+                SbiInput::SmContextRequested { operation, reply } => {
+                    let functions = self.network_functions.as_mut();
+                    // Without room the request is refused as its reply is dropped.
+                    let request = functions.and_then(|functions| functions.begin_exchange(operation, reply));
+                    if let Some(request) = request {
+                        self.handle_input(now, Input::SmContextRequested(request.into()));
+                    }
+                }
+                SbiInput::Transferred(ue, answer) => {
+                    self.handle_input(now, Input::TransferAnswered(ue, answer));
                 }
                 SbiInput::Deregistered(supi) => self.handle_input(now, Input::DeregisteredByUdm(supi)),
                 SbiInput::SubscriptionChanged(supi) => {
@@ -330,10 +350,29 @@ impl ControlLoop {
         }
     }
 
+    /// Another vendor's SMF has an order for a session.
+    fn smf_ordered(
+        &mut self,
+        now: Instant,
+        supi: Supi,
+        psi: PduSessionId,
+        order: Box<SmfOrder>,
+    ) -> OrderOutcome {
+        let Some(ue) = self.active.cta().find(supi) else { return OrderOutcome::Unknown };
+        let is_connected = self.active.cta().is_connected(ue);
+        let skip = matches!(&*order, SmfOrder::Transfer(message) if message.skip);
+        self.handle_input(now, Input::SmfOrdered(ue, psi, order));
+        match (is_connected, skip) {
+            (true, _) => OrderOutcome::Sent,
+            (false, true) => OrderOutcome::NotSent,
+            (false, false) => OrderOutcome::Paging,
+        }
+    }
+
     /// The CHF has an order for a session.
     fn charging_ordered(&mut self, now: Instant, supi: Supi, psi: PduSessionId, abort: bool) {
         let order = if abort { Command::AbortCharging(psi) } else { Command::ReportCharging(psi) };
-        if let Some(ue) = self.active.cta().find(supi) {
+        if let Some(ue) = self.active.cta().find_sessions(supi) {
             self.handle_input(now, Input::Command(ue, order));
         }
     }

@@ -430,6 +430,15 @@ impl ControlLoop {
             self.out.udm.drain(..).for_each(|query| functions.ask(query));
             self.out.charging.drain(..).for_each(|query| functions.charge(query));
             self.out.policy.drain(..).for_each(|query| functions.decide(query));
+            self.out.sm_contexts.drain(..).for_each(|query| functions.ask_smf(query));
+            // An AMF has to know of the end of a session before its UE, which goes on with the answer, may begin one with the same identity; and it
+            // has to know a session before it gets messages for it.
+            let (transfers, ends): (Vec<_>, Vec<_>) =
+                self.out.amf.drain(..).partition(|query| query.request.is_transfer());
+            ends.into_iter().for_each(|query| functions.transfer(query));
+            let answers = self.out.sm_context_answers.drain(..);
+            answers.for_each(|(exchange, answer)| functions.answer_exchange(exchange, answer));
+            transfers.into_iter().for_each(|query| functions.transfer(query));
         }
         self.observe(now);
     }

@@ -151,6 +151,10 @@ impl RecordedInput {
             | Input::Charging(..)
             | Input::Policy(..)
             | Input::PolicyNotified(..)
+            | Input::SmContext(..)
+            | Input::SmfOrdered(..)
+            | Input::SmContextRequested(_)
+            | Input::TransferAnswered(..)
             | Input::Predicted(..) => return None,
         })
     }

@@ -10,12 +10,12 @@ use whimbrel_sbi_types::nnrf::{NfType, ServiceName};
 use super::super::peer;
 use super::super::udm::Consumer;
 use crate::clock;
-use crate::config::sbi::{OfferedService, Sbi};
+use crate::config::sbi::{OfferedService, Sbi, SmfSource};
 use crate::log_limiter::LogLimiter;
 
 /// The check of access tokens, each function with its own audience. Without a key of an NRF, none is needed.
 pub(crate) struct ServiceAuthorization {
-    verifiers: RwLock<Vec<(OfferedService, TokenVerifier)>>,
+    verifiers: RwLock<Vec<(NfType, TokenVerifier)>>,
     log: Mutex<LogLimiter<String>>,
 }
 
@@ -33,40 +33,42 @@ impl ServiceAuthorization {
         Ok(())
     }
 
-    fn verifiers(sbi: &Sbi, consumer: &Consumer) -> Result<Vec<(OfferedService, TokenVerifier)>, String> {
+    fn verifiers(sbi: &Sbi, consumer: &Consumer) -> Result<Vec<(NfType, TokenVerifier)>, String> {
         let mut verifiers = Vec::new();
         if let Some(file) = &sbi.token_key {
             let pem = peer::read(file, "sbi.token_key")?;
-            for offered in &sbi.offer {
-                let (nf_type, instance) = match offered {
-                    OfferedService::Udm => (NfType::Udm, &consumer.udm),
-                    OfferedService::Ausf => (NfType::Ausf, &consumer.ausf),
-                    OfferedService::Pcf => (NfType::Pcf, &consumer.pcf),
-                    OfferedService::Nrf => continue,
-                    OfferedService::Chf => (NfType::Chf, &consumer.chf),
-                };
-                let verifier = TokenVerifier::new(&pem, nf_type, instance.clone())
+            let amf = (sbi.smf != SmfSource::Embedded).then_some((NfType::Amf, &consumer.amf));
+            let offered = sbi.offer.iter().filter_map(|offered| match offered {
+                OfferedService::Udm => Some((NfType::Udm, &consumer.udm)),
+                OfferedService::Ausf => Some((NfType::Ausf, &consumer.ausf)),
+                OfferedService::Pcf => Some((NfType::Pcf, &consumer.pcf)),
+                OfferedService::Smf => Some((NfType::Smf, &consumer.smf)),
+                OfferedService::Nrf => None,
+                OfferedService::Chf => Some((NfType::Chf, &consumer.chf)),
+            });
+            for (nf_type, instance) in amf.into_iter().chain(offered) {
+                let verifier = TokenVerifier::new(&pem, nf_type.clone(), instance.clone())
                     .map_err(|e| format!("`sbi.token_key`: {}: {e}", file.display()))?;
                 let verifier = match &sbi.token_issuer {
                     Some(issuer) => verifier.expecting_issuer(issuer.clone()),
                     None => verifier,
                 };
-                verifiers.push((*offered, verifier));
+                verifiers.push((nf_type, verifier));
             }
         }
         Ok(verifiers)
     }
 
     /// Checks the token of a request. `root` is the root of the services. The error is the refusal.
-    pub(super) fn check(
+    pub(in super::super) fn check(
         &self,
         request: &ReceivedRequest,
-        function: OfferedService,
+        function: &NfType,
         service: &ServiceName,
         root: &str,
     ) -> Result<(), SbiResponse> {
         let verifiers = self.verifiers.read().unwrap_or_else(PoisonError::into_inner);
-        let Some((_, verifier)) = verifiers.iter().find(|(of, _)| *of == function) else {
+        let Some((_, verifier)) = verifiers.iter().find(|(of, _)| of == function) else {
             return Ok(());
         };
         verifier.check(&request.headers, service, headers::now()).map(drop).map_err(|e| {

@@ -1,5 +1,5 @@
 //! Services that this core offers to network functions of other vendors: its UDM (TS 29.503), its AUSF (TS 29.509) and its PCF (TS 29.512), over
-//! the subscribers of its store, and its CHF (TS 32.291), over the accounts of its charging function.
+//! the subscribers of its store, its CHF (TS 32.291), over the accounts of its charging function, and its SMF (TS 29.502).
 
 mod ausf;
 mod authorization;
@@ -7,6 +7,7 @@ mod callback_uri;
 mod charging;
 mod context_management;
 mod data_management;
+pub(super) mod pdu_session;
 mod policy_control;
 #[cfg(test)]
 mod policy_control_tests;
@@ -24,7 +25,7 @@ use whimbrel_sbi::headers;
 use whimbrel_sbi::message::JSON;
 use whimbrel_sbi::problem::{of_status, problem};
 use whimbrel_sbi::{ProtocolCause, ReceivedRequest, SbiClient, SbiRequest, SbiResponse};
-use whimbrel_sbi_types::nnrf::ServiceName;
+use whimbrel_sbi_types::nnrf::{NfType, ServiceName};
 use whimbrel_sbi_types::nudm_ueau;
 use whimbrel_sbi_types::nudm_ueau::{
     self as ueau, AuthEvent, AuthType, AuthenticationInfoRequest, AuthenticationInfoResult,
@@ -38,6 +39,7 @@ pub(super) use self::authorization::ServiceAuthorization;
 pub(super) use self::callback_uri::{CallbackPolicy, is_of_this_host};
 use self::context_management::Registrations;
 use self::data_management::Subscriptions;
+use self::pdu_session::SmContextInputs;
 use self::policy_control::PolicyAssociations;
 use super::chf::ChfHandle;
 use super::identity::identity_of;
@@ -66,6 +68,20 @@ pub(super) struct OfferedServices {
     policies: PolicyAssociations,
     /// The charging function, where it is offered.
     chf: Option<ChfHandle>,
+    /// The way to the UEs' machines, where the SMF is offered.
+    sm_context_inputs: Option<SmContextInputs>,
+}
+
+/// The NF type of a function, as access tokens name it.
+fn nf_type_of(function: OfferedService) -> NfType {
+    match function {
+        OfferedService::Udm => NfType::Udm,
+        OfferedService::Ausf => NfType::Ausf,
+        OfferedService::Pcf => NfType::Pcf,
+        OfferedService::Smf => NfType::Smf,
+        OfferedService::Nrf => NfType::Nrf,
+        OfferedService::Chf => NfType::Chf,
+    }
 }
 
 /// Makes the control plane's form of a subscription in the store.
@@ -99,12 +115,18 @@ impl OfferedServices {
             subscriptions: Mutex::default(),
             policies: PolicyAssociations::new(data_networks),
             chf: None,
+            sm_context_inputs: None,
         }
     }
 
     /// Has requests for charging answered by this function.
     pub(super) fn use_chf(&mut self, chf: ChfHandle) {
         self.chf = Some(chf);
+    }
+
+    /// Has requests about SM contexts answered by the UEs' machines.
+    pub(super) fn use_sm_contexts(&mut self, inputs: SmContextInputs) {
+        self.sm_context_inputs = Some(inputs);
     }
 
     /// Answers a request; `None` if its path is of no service that is offered.
@@ -120,12 +142,13 @@ impl OfferedServices {
             ("nudm-sdm", "v2") => (OfferedService::Udm, ServiceName::NudmSdm),
             ("npcf-smpolicycontrol", "v1") => (OfferedService::Pcf, ServiceName::NpcfSmpolicycontrol),
             ("npcf-am-policy-control", "v1") => (OfferedService::Pcf, ServiceName::NpcfAmPolicyControl),
+            ("nsmf-pdusession", "v1") => (OfferedService::Smf, ServiceName::NsmfPdusession),
             _ => return None,
         };
         if !self.services.contains(&function) {
             return None;
         }
-        if let Err(refusal) = self.authorization.check(request, function, &service, &self.root) {
+        if let Err(refusal) = self.authorization.check(request, &nf_type_of(function), &service, &self.root) {
             return Some(refusal);
         }
         let served = match service {
@@ -135,6 +158,7 @@ impl OfferedServices {
             ServiceName::NudmUecm => self.context_management(request, &rest).await,
             ServiceName::NpcfSmpolicycontrol => self.session_policies(request, &rest),
             ServiceName::NpcfAmPolicyControl => self.ue_policies(request, &rest),
+            ServiceName::NsmfPdusession => self.sm_contexts(request, &rest).await,
             _ => self.data_management(request, &rest).await,
         };
         Some(served.unwrap_or_else(|refusal| refusal))
@@ -318,6 +342,11 @@ fn random() -> [u8; 16] {
     // It fails on systems without a source of entropy alone, on which the core does not start.
     let _ = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut octets);
     octets
+}
+
+/// An unpredictable number.
+pub(super) fn random_number() -> u64 {
+    (u128::from_be_bytes(random()) >> 64) as u64
 }
 
 /// The name of a resource that cannot be guessed.

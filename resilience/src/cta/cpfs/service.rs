@@ -276,6 +276,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
         out.stored.push(ToStore::Gone(ue));
         self.arrivals.remove(ue);
+        self.remote_ues.remove(ue);
         if let Service::Region(cpfs) = &mut self.service {
             for (upf, deletion) in cpfs.forget(ue, out) {
                 // The UE is gone, so an unknown UPF matters no more.
