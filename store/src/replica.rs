@@ -104,8 +104,8 @@ pub struct CopyDifferences {
 pub enum CopyKind {
     /// The database has all that the replica has had.
     Complete,
-    /// The database may have lost changes: the replica's file is saved before it is changed, and offsets with the larger SEQ stay and go to the
-    /// database again.
+    /// The database may have lost changes: the replica's file is saved before it is changed. Offsets with the larger SEQ stay, and are written to
+    /// the database again.
     AfterLoss,
 }
 

@@ -1,5 +1,4 @@
-//! The AMF of this core with a scripted SMF: requests as they leave, answers with messages for UE and gNB, and what an SMF may send that it
-//! should not.
+//! The AMF of this core with a scripted SMF: requests as they leave, answers with messages for UE and gNB, and malformed messages of an SMF.
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -251,12 +250,12 @@ fn an_answer_that_cannot_be_used_is_a_fault_of_the_smf() {
 }
 
 /// A core that takes the orders of an SMF, where a UE is in this state.
-struct Amf {
+struct ServedAmf {
     server: SbiServer,
     orders: mpsc::Receiver<(String, u8, SmfOrder)>,
 }
 
-fn amf(outcome: OrderOutcome) -> Amf {
+fn amf(outcome: OrderOutcome) -> ServedAmf {
     let (input, inputs) = mpsc::channel();
     let (to, orders) = mpsc::channel();
     std::thread::spawn(move || {
@@ -284,10 +283,10 @@ fn amf(outcome: OrderOutcome) -> Amf {
         let edge = edge.clone();
         async move { edge.serve(&request).await }
     });
-    Amf { server: server.unwrap(), orders }
+    ServedAmf { server: server.unwrap(), orders }
 }
 
-impl Amf {
+impl ServedAmf {
     async fn post(&self, path: &str, content_type: &str, body: Vec<u8>) -> SbiResponse {
         let uri = format!("http://{}{path}", self.server.address()).parse().unwrap();
         let request = SbiRequest::new(Method::POST, uri, WITHIN);

@@ -80,7 +80,7 @@ fn parse(url: &str, has_ca_file: bool) -> Result<Config, String> {
         return Err("names no host".into());
     }
     if config.get_password().is_some() {
-        return Err("has a password, which whoever reads the configuration would have: write it into a file, and name that in \
+        return Err("has a password, which all readers of the configuration would have: write it into a file, and name that in \
                     store.postgres_password_file"
             .into());
     }
