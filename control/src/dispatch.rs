@@ -126,6 +126,9 @@ fn handle_command(ue: Ue, command: Command) {
         Command::ConnectionLost(association) => {
             amf::target::association_lost(ue, association);
         }
+        // The AMF to which the UE is moving has registered it, and takes the sessions before it says so: this context ends with the transfer
+        // (TS 23.502 §4.2.2.2.2 step 14).
+        Command::Superseded if ue.with(|p| p.amf.outbound().is_some()) => {}
         // The UDM has the subscriber in another slot: there is nothing to deregister there.
         Command::Superseded => {
             ue.with(|p| p.amf.registered = false);

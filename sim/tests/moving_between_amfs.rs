@@ -324,3 +324,24 @@ fn a_panic_while_another_amf_is_asked_leaves_no_context_at_the_gnb() {
     assert_eq!((net.contexts().count(), net.gnb_ref(HERE).contexts()), (0, 0));
     comes_to_rest(&mut net, "afterwards");
 }
+
+#[test] // TS 23.502 §4.2.2.2.2 step 14d: the UDM may deregister the UE from the former AMF while the transfer of its context still runs
+fn a_deregistration_by_the_udm_while_the_context_is_transferred_takes_nothing_from_the_ue() {
+    for milliseconds in 0..12 {
+        let mut net = scene(31);
+        let (addresses, supi) = (addresses(&net), net.ue_ref(UE).config().supi);
+        go_idle(&mut net, UE);
+        net.move_ue(UE, THERE);
+        while net.peer_amf().find(supi).is_none() {
+            net.advance(SECOND / 1000);
+        }
+        net.advance(SECOND / 1000 * milliseconds);
+        net.deregister_by_udm(supi);
+        net.settle(SECOND * 6);
+        lives(&mut net, THERE, &addresses);
+        no_violations(&net);
+        for n in [1, 2] {
+            net.check_path(UE, psi(n));
+        }
+    }
+}

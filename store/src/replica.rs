@@ -12,6 +12,7 @@ use whimbrel_ids::{Instant, Supi};
 use whimbrel_security::SqnOffset;
 
 use crate::error::{StoreError, of_sqlite};
+use crate::home;
 use crate::schema::KEY_CHECK;
 use crate::shared::{DatabaseFailure, ReplicaPosition, SealedSubscriber, SharedStore, SubscriberChange};
 use crate::store::{Store, TransactionWriter};
@@ -123,7 +124,7 @@ impl Store {
     }
 
     fn make_replica_tables(&mut self) -> Result<(), StoreError> {
-        self.db.execute_batch(TABLES).map_err(|e| self.failed(e))
+        self.db.execute_batch(TABLES).and_then(|()| self.db.execute_batch(home::TABLES)).map_err(|e| self.failed(e))
     }
 
     /// Brings the replica up to date, if it is one. Errors: [`StoreError::Database`]; what the file has is still valid then.

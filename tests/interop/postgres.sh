@@ -61,6 +61,7 @@ api: { address: "127.0.0.1:$4" }
 store:
   path: $tmp/$1.db
   key_file: $tmp/all.key
+  keep_ues: always
   postgres: "postgresql://whimbrel@${tmp//\//%2F}/whimbrel"
   sqn_slot: $3
 END
@@ -91,6 +92,8 @@ declare -A first=([some]=999700000000001 [one]=999700000000900)
 for file in some one; do
   printf 'ues: %s\ngnbs: 1\nsteps: [register, deregister]\n' "$([ $file = some ] && echo 4 || echo 1)" >"$tmp/$file.yaml"
 done
+printf 'ues: 4\ngnbs: 1\nsteps: [register]\n' >"$tmp/stay.yaml"
+first[stay]=${first[some]}
 for file in some one; do
   "$WHIMBREL_LAB" ran "$tmp/$file.yaml" --imsi "${first[$file]}" --write-subscribers "$tmp/$file.csv" >/dev/null
 done
@@ -98,6 +101,7 @@ ue=imsi-${first[some]} added=imsi-${first[one]}
 
 start upf upf
 start north run
+north=$!
 start south run
 south=$!
 await north "the UPF answers"
@@ -203,10 +207,72 @@ at own subscriber edit "$ue" --status barred || wrong "a copied file is not this
 sed "/postgres:/d" "$tmp/north.yaml" >"$tmp/alone.yaml"
 refused alone "is the replica of a PostgreSQL database" subscriber edit "$ue" --status barred
 
-# 6. A later version's database, and another key: one sentence each, and UEs are served on.
+# 6. One UDM: a UE that registers at one home leaves the other one, though the two AMFs know nothing of each other.
+serves() { [ "$(api "$1" -o /dev/null -w '%{http_code}' --url "http://localhost/api/v1/ues/${2:-$ue}")" = 200 ]; }
+# leaves NAME: waits until that home has no context of the UE. Prints the milliseconds.
+leaves() {
+  local begun=$(date +%s%N)
+  for _ in $(seq 200); do
+    serves "$1" || { echo $((($(date +%s%N) - begun) / 1000000)); return; }
+    sleep 0.02
+  done
+  wrong "$1 serves the UE on, though it has registered at the other home"
+}
+rows() { sql "SELECT count(*) FROM whimbrel.registration WHERE amf = '99970-02004$1'"; }
+# written NUMBER NUMBER: waits until PostgreSQL has so many registrations at north and at south, and no deregistration that waits.
+written() {
+  for _ in $(seq 250); do
+    [ "$(rows 0) $(rows 1) $(sql 'SELECT count(*) FROM whimbrel.deregistration')" = "$1 $2 0" ] && return
+    sleep 0.02
+  done
+  wrong "PostgreSQL has other registrations than $1 at north and $2 at south: $(sql 'TABLE whimbrel.registration; TABLE whimbrel.deregistration')"
+}
+registers 127.0.0.31 stay || wrong "UEs cannot register at north"
+written 4 0
+registers 127.0.0.32 stay || wrong "UEs cannot register at south"
+echo "UEs that register at south are gone from north after $(leaves north) ms"
+serves south || wrong "south has lost the UE, too"
+written 0 4
+at north why "$ue" || true
+grep -q "its subscriber registered again: here with a new context, or at another AMF" "$tmp/command.log" || wrong "why does not say it: $(cat "$tmp/command.log")"
+cat "$tmp/command.log"
+postgres_dies
+registers 127.0.0.31 stay || wrong "UEs of north wait for PostgreSQL"
+serves north && serves south || wrong "a home lost the UE while PostgreSQL is away"
+kill -9 "$north" "$south"
+wait "$north" "$south" 2>/dev/null || true
+start north run
+north=$!
+start south run
+south=$!
+await north " ready" 2
+await south " ready" 3
+serves north && serves south || wrong "a home has not restored its UEs after a kill"
+postgres
+leaves south >/dev/null
+written 4 0
+serves north || wrong "the later registration, at north, is not in force"
+sql "INSERT INTO whimbrel.deregistration SELECT '99970-020040', n::text, n FROM generate_series(1, 5000) n"
+sql "INSERT INTO whimbrel.deregistration VALUES ('99970-020040', 'no SUPI', 1), ('99970-020040', '${ue#imsi-}', 1)"
+written 4 0
+serves north || wrong "rows of another program have deregistered a UE whose registration is in force"
+kill "$north"
+wait "$north" || wrong "north does not stop in order"
+start north run
+north=$!
+await north " ready" 3
+serves north || wrong "north has lost its UEs in a restart"
+registers 127.0.0.32 stay || wrong "UEs cannot register at south"
+leaves north >/dev/null
+written 0 4
+registers 127.0.0.32 some
+written 0 0
+echo "after a death of PostgreSQL and of both homes, the later registration is in force"
+
+# 7. A later version's database, and another key: one sentence each, and UEs are served on.
 sql "UPDATE whimbrel.state SET layout = 99"
 refused north "have layout 99, which a later version of this program wrote" subscriber edit "$ue" --status barred
-sql "UPDATE whimbrel.state SET layout = 1"
+sql "UPDATE whimbrel.state SET layout = 2"
 (umask 077; echo "$(printf 'ef%.0s' $(seq 32))" >"$tmp/other.key")
 sed "s|all.key|other.key|; s|north.db|otherkey.db|" "$tmp/north.yaml" >"$tmp/otherkey.yaml"
 refused otherkey "all homes need the same key file" subscriber edit "$ue" --status barred

@@ -123,6 +123,17 @@ pub struct Directory {
     slices: BTreeMap<SNssai, BTreeSet<UeId>>,
     /// The IND of this one of several directories of the same subscribers.
     sqn_slot: Option<SqnSlot>,
+    /// Subscribers whose registration has changed since they were taken last; `None`: nobody takes them.
+    changed: Option<BTreeMap<Supi, RegistrationChange>>,
+}
+
+/// A change of a subscriber's registration, for the directory that several homes share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegistrationChange {
+    /// The subscriber has registered, again or for the first time.
+    Registered,
+    /// It is not registered any more.
+    Deregistered,
 }
 
 /// A snapshot for another directory of the same subscribers, without keys and sequence numbers.
@@ -158,6 +169,7 @@ impl Directory {
             registered: 0,
             slices: BTreeMap::new(),
             sqn_slot: None,
+            changed: None,
         }
     }
 
@@ -188,6 +200,27 @@ impl Directory {
         for (slice, _) in slices {
             self.slices.entry(*slice).or_default().insert(ue);
         }
+    }
+
+    /// Has changes of subscribers' registrations kept for [`Self::take_changed`].
+    pub fn keep_changed(&mut self) {
+        self.changed.get_or_insert_default();
+    }
+
+    /// Takes the subscribers whose registration has changed, each with its last change. A broker's user is none of them.
+    pub fn take_changed(&mut self) -> BTreeMap<Supi, RegistrationChange> {
+        self.changed.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn note_change(&mut self, supi: Supi, change: RegistrationChange) {
+        if let Some(changed) = self.changed.as_mut().filter(|_| !supi.is_nai()) {
+            changed.insert(supi, change);
+        }
+    }
+
+    /// All registered subscribers.
+    pub fn registered_subscribers(&self) -> impl Iterator<Item = Supi> + '_ {
+        self.entries.registered().map(|(supi, _)| supi)
     }
 
     /// All registered UEs.
@@ -247,7 +280,8 @@ impl Directory {
         let mut superseded = None;
         match (request, &answer) {
             (UdmRequest::Register(supi), UdmAnswer::Registered(Ok(_))) => {
-                superseded = self.register(ue, *supi)
+                superseded = self.register(ue, *supi);
+                self.note_change(*supi, RegistrationChange::Registered);
             }
             (UdmRequest::RegisterGuest { supi, former }, _) => {
                 if let Some(former) = former {
@@ -379,6 +413,7 @@ impl Directory {
             self.registered -= 1;
             // Of a broker's user, nothing is left.
             self.entries.set(supi, DirectoryEntry { registered: None, ..entry });
+            self.note_change(supi, RegistrationChange::Deregistered);
         }
     }
 

@@ -19,7 +19,7 @@ pub use crate::state::{
 pub use crate::services::nudm::{
     AuthData, AuthMethod, Identity, Resynchronisation, UdmAnswer, UdmError, UdmRequest, Vector,
 };
-pub use directory::{Directory, DirectoryOutcome, Registrations};
+pub use directory::{Directory, DirectoryOutcome, RegistrationChange, Registrations};
 
 /// Authentication data of a subscriber (TS 29.503 §6.3.6.2.2 of the AuthenticationSubscription).
 pub struct AuthenticationSubscription {

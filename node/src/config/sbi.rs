@@ -382,8 +382,12 @@ pub(super) fn read(root: &mut Section<'_, '_>, chf_source: &mut ChfSource) -> Op
 impl Config {
     /// The UDM to which requests go.
     pub(super) fn udm_function(&self) -> UdmFunction {
-        let remote = self.sbi.as_ref().is_some_and(|sbi| sbi.udm != UdmSource::Embedded);
-        if remote || self.is_own_process(NfType::Udm) { UdmFunction::Remote } else { UdmFunction::Embedded }
+        if self.has_remote_udm() || self.is_own_process(NfType::Udm) { UdmFunction::Remote } else { UdmFunction::Embedded }
+    }
+
+    /// True if registrations are those of another vendor's UDM.
+    pub fn has_remote_udm(&self) -> bool {
+        self.sbi.as_ref().is_some_and(|sbi| sbi.udm != UdmSource::Embedded)
     }
 
     /// True if sessions have another vendor's SMF.

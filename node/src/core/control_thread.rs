@@ -15,6 +15,7 @@ use whimbrel_store::Store;
 
 use super::control_loop::ControlLoop;
 use super::core_time::CoreTime;
+use super::home_link::HomeLink;
 use super::replica;
 use super::smf_n4::SmfN4;
 use super::subscribers::StoredSubscribers;
@@ -109,6 +110,8 @@ pub struct Parts {
     pub capture: Option<PathBuf>,
     /// UEs that are added like those that register, for a demonstration.
     pub added_ues: u32,
+    /// The exchange with other homes of the same subscribers, if there are any.
+    pub home: Option<Arc<HomeLink>>,
     /// What a CTA of a unit opens when it becomes the primary, because the primary before it had it.
     pub at_promotion: Option<Opening>,
 }

@@ -6,6 +6,7 @@ mod control_thread;
 mod core_time;
 mod early;
 mod foresight;
+mod home_link;
 mod last_inputs;
 pub mod logger_link;
 mod n2;
@@ -27,6 +28,7 @@ mod view;
 pub use control_thread::{
     ControlThread, Opening, Parts, start_cluster_cta, start_paired_cta, start_single, start_upf,
 };
+pub use home_link::HomeLink;
 pub use n2::{inherit_n2, open_n2};
 pub use n4::{N4Peers, open_n4};
 pub use remote_replica::{AssignmentOutcome, await_assignment};

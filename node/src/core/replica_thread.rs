@@ -1,6 +1,7 @@
 //! The thread that brings the subscribers' file up to date with the PostgreSQL database of which it is a replica.
 //!
-//! UEs are served from the file, and nothing of a UE waits for this thread.
+//! UEs are served from the file, and nothing of a UE waits for this thread. It also writes the registrations of this home's UEs to the database, in
+//! batches, and reads which of them have registered at another home since (TS 29.503 §5.3.2). What the database does not have yet is in the file.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,9 +10,13 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 use whimbrel_postgres::PostgresDatabase;
-use whimbrel_store::{DatabaseFailure, SharedStore, Store, StoreError};
+use whimbrel_ids::Supi;
+use whimbrel_postgres::{CopyReason, Deregistration};
+use whimbrel_store::{DatabaseFailure, OwnRegistration, SharedStore, Store, StoreError};
 
-use crate::config::StoreConfig;
+use super::home_link::{HomeLink, TakenChanges};
+use crate::clock;
+use crate::config::Config;
 use crate::observation::{Condition, Console, Metric};
 use crate::subscribers;
 
@@ -20,21 +25,42 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Between two attempts at a database that refuses until the operator changes something, such as a password.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Changes of one moment are written together: a hundred milliseconds, at a tenth of which each UE's change would be a transaction of its own.
+const BATCH_INTERVAL: Duration = Duration::from_millis(100);
+/// Registrations of one statement.
+const REGISTRATIONS_MAX: usize = 4_096;
+/// UEs that the control thread deregisters in one turn: it is done with them in some milliseconds.
+const ORDERS_MAX: usize = 256;
+
 /// The running thread. Dropped, it ends within a second or with its request.
 pub struct ReplicaThread {
     stop: Arc<AtomicBool>,
+    home: Option<Arc<HomeLink>>,
     _thread: JoinHandle<()>,
 }
 
 impl ReplicaThread {
     /// Starts it, if the configuration names a database. Errors: one sentence.
-    pub fn start(config: &StoreConfig, console: &Arc<Console>) -> Result<Option<Self>, String> {
-        let Some(settings) = &config.postgres else { return Ok(None) };
-        let database = PostgresDatabase::new(settings.clone())?;
-        let replica = subscribers::open(config)?;
+    pub fn start(config: &Config, console: &Arc<Console>) -> Result<Option<Self>, String> {
+        let Some(settings) = &config.store.postgres else { return Ok(None) };
+        let mut database = PostgresDatabase::new(settings.clone())?;
+        let replica = subscribers::open(&config.store)?;
         let stop = Arc::new(AtomicBool::new(false));
-        let mut following =
-            Following { hosts: database.hosts(), database, replica, console: console.clone(), logged: None };
+        // The registrations of another vendor's UDM are its own.
+        let home = (!config.has_remote_udm()).then(|| HomeLink::new(database.waker()));
+        let registrations = home.clone().map(|link| {
+            let amf = amf_name(config);
+            database.listen_for(&amf);
+            Registrations { amf, link, has_rows_to_compare: false, carried_out: Vec::new() }
+        });
+        let mut following = Following {
+            hosts: database.hosts(),
+            database,
+            replica,
+            console: console.clone(),
+            logged: None,
+            registrations,
+        };
         // Once before any UE is served: a subscriber that was added while this core was stopped is not to be refused.
         following.look();
         let until = stop.clone();
@@ -45,8 +71,20 @@ impl ReplicaThread {
         });
         let thread =
             thread.map_err(|e| format!("the thread that follows PostgreSQL cannot be started: {e}"))?;
-        Ok(Some(Self { stop, _thread: thread }))
+        Ok(Some(Self { stop, home, _thread: thread }))
     }
+
+    /// The exchange with the control thread.
+    pub fn home(&self) -> Option<Arc<HomeLink>> {
+        self.home.clone()
+    }
+}
+
+/// The name of this AMF in the database: the digits of its PLMN, and its AMF identifier (TS 23.003 §2.10.1).
+fn amf_name(config: &Config) -> String {
+    let plmn: String = config.amf.plmn.digits().map(|digit| char::from(b'0' + digit)).collect();
+    let [region, set, pointer] = config.amf.amf_id.octets();
+    format!("{plmn}-{region:02x}{set:02x}{pointer:02x}")
 }
 
 impl Drop for ReplicaThread {
@@ -62,6 +100,19 @@ struct Following {
     hosts: String,
     /// The failure that was logged last; none: it answers.
     logged: Option<String>,
+    /// The registrations of this home's UEs, unless another vendor's UDM has them.
+    registrations: Option<Registrations>,
+}
+
+/// The registrations of this home's UEs, on their way to the database.
+struct Registrations {
+    /// Name of this AMF in the database.
+    amf: String,
+    link: Arc<HomeLink>,
+    /// The database may have registrations at this AMF for which there are no UEs.
+    has_rows_to_compare: bool,
+    /// Deregistrations whose order the control thread has.
+    carried_out: Vec<Deregistration>,
 }
 
 impl Following {
@@ -70,6 +121,9 @@ impl Following {
             None => {
                 self.database.listen();
                 self.database.wait(LOOK_INTERVAL);
+                if self.registrations.is_some() {
+                    std::thread::sleep(BATCH_INTERVAL);
+                }
             }
             Some(pause) => std::thread::sleep(pause),
         }
@@ -77,14 +131,22 @@ impl Following {
 
     /// Brings the replica up to date; if that fails, the time after which to try again.
     fn look(&mut self) -> Option<Duration> {
-        let looked = self.database.catch_up(&mut self.replica);
-        let looked = looked.and_then(|()| self.database.merge_offsets(&mut self.replica));
+        let noted = self.note_registrations();
+        let caught_up = self.database.catch_up(&mut self.replica);
         if let Some(copy) = self.database.take_copy() {
+            self.database_was_replaced(&copy.reason);
             match copy.differences.saved {
                 Some(_) => warn!("{copy}"),
                 None => info!("{copy}"),
             }
         }
+        let looked = caught_up.and_then(|()| self.database.merge_offsets(&mut self.replica));
+        let looked = looked.and_then(|merged| {
+            if noted? {
+                self.write_registrations()?;
+            }
+            Ok(merged)
+        });
         match looked {
             Ok(merged) => {
                 if merged > 0 {
@@ -100,6 +162,68 @@ impl Following {
                 Some(if passes { LOOK_INTERVAL } else { RETRY_INTERVAL })
             }
         }
+    }
+
+    /// Keeps what has changed in the file, durably. Returns whether this process has registrations to write.
+    fn note_registrations(&mut self) -> Result<bool, StoreError> {
+        let Some(registrations) = &mut self.registrations else { return Ok(false) };
+        let Some(TakenChanges { registered, changed }) = registrations.link.take() else { return Ok(false) };
+        self.replica.note_registrations(&changed)?;
+        if let Some(registered) = registered {
+            self.replica.compare_registrations(&registered)?;
+            registrations.has_rows_to_compare = true;
+        }
+        Ok(true)
+    }
+
+    /// A database that may have lost commits gets all registrations again.
+    fn database_was_replaced(&mut self, reason: &CopyReason) {
+        let Some(registrations) = &mut self.registrations else { return };
+        if matches!(reason, CopyReason::OtherSystem | CopyReason::OtherTimeline | CopyReason::Lost { .. }) {
+            registrations.has_rows_to_compare = true;
+            if let Err(e) = self.replica.forget_written_registrations() {
+                warn!("registrations are not written to PostgreSQL again: {e}");
+            }
+        }
+    }
+
+    /// Writes what the database does not have, and orders the deregistration of UEs that have registered at another home since.
+    fn write_registrations(&mut self) -> Result<(), StoreError> {
+        let Self { database, replica, console, registrations: Some(registrations), .. } = self else { return Ok(()) };
+        let Registrations { amf, link, has_rows_to_compare, carried_out } = registrations;
+        if !carried_out.is_empty() {
+            database.remove_deregistrations(replica, amf, carried_out)?;
+            carried_out.clear();
+        }
+        if *has_rows_to_compare {
+            note_rows_without_ue(database, replica, amf)?;
+            *has_rows_to_compare = false;
+        }
+        let mut lost = Vec::new();
+        loop {
+            let mut pending = replica.unwritten_registrations(REGISTRATIONS_MAX)?;
+            if pending.is_empty() {
+                break;
+            }
+            lost = database.write_registrations(replica, amf, clock::now(), &pending)?;
+            // Those stay, and are found again, until their UEs are deregistered.
+            pending.retain(|one| one.at.is_none() || !lost.contains(&one.supi));
+            replica.registrations_written(&pending)?;
+            if !lost.is_empty() {
+                break;
+            }
+        }
+        console.metrics.set(Metric::RegistrationsUnwritten, replica.unwritten_registrations_count()?);
+        *carried_out = database.deregistrations(replica, amf, ORDERS_MAX)?;
+        let moved = carried_out.iter().filter(|d| !d.is_outdated).map(|d| &d.supi);
+        // A SUPI that is none was written by another program, and is removed with the others.
+        let orders: Vec<Supi> =
+            lost.iter().take(ORDERS_MAX).chain(moved).filter_map(|digits| digits.parse().ok()).collect();
+        if !carried_out.is_empty() || !orders.is_empty() {
+            link.order(orders);
+            console.commands.wake();
+        }
+        Ok(())
     }
 
     fn answered(&mut self) {
@@ -139,5 +263,23 @@ impl Following {
 
     fn show(&self, condition: Condition, sentence: String) {
         self.console.components(|c| c.set("postgres", condition, sentence));
+    }
+}
+
+/// Notes the end of registrations that the database has at this AMF, and for which there is no UE: those of a core that was killed.
+fn note_rows_without_ue(
+    database: &mut PostgresDatabase,
+    replica: &mut Store,
+    amf: &str,
+) -> Result<(), StoreError> {
+    let mut after = String::new();
+    loop {
+        let page = database.registered_at(replica, amf, &after, REGISTRATIONS_MAX)?;
+        let Some(last) = page.last().cloned() else { return Ok(()) };
+        let gone = replica.not_registered(page)?;
+        let gone: Vec<OwnRegistration> =
+            gone.into_iter().map(|supi| OwnRegistration { supi, at: None }).collect();
+        replica.note_registrations(&gone)?;
+        after = last;
     }
 }

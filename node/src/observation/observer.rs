@@ -919,7 +919,7 @@ fn session_word(change: SessionChange) -> &'static str {
 
 fn deregistered_word(why: DeregistrationReason) -> &'static str {
     match why {
-        DeregistrationReason::Superseded => "the subscriber registered again",
+        DeregistrationReason::Superseded => "the subscriber registered again, here or at another AMF",
         DeregistrationReason::Implicitly => "it did not come back in time",
         DeregistrationReason::ByOperator => "the operator requested it",
         DeregistrationReason::BySubscription => "its subscription no longer allows it",

@@ -24,7 +24,7 @@ mod udm;
 mod upfs;
 mod versions;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ use whimbrel_control::open;
 use whimbrel_control::remote_amf::{SmContextAnswer, SmContextExchange, SmContextRequest, TransferAnswer};
 use whimbrel_control::sm_contexts::{SmfAnswer, SmfOrder};
 use whimbrel_control::sm_policy::{PolicyAnswer, PolicyNotification};
-use whimbrel_control::udm::{Directory, Subscribers, UdmAnswer, UdmRequest};
+use whimbrel_control::udm::{Directory, RegistrationChange, Subscribers, UdmAnswer, UdmRequest};
 use whimbrel_control::{
     AssociationId, Batch, Command, Disposition, Effect, Envelope, Flat, HandoverTarget, Output, OutputId,
     Payload, Prf, RanEvent, UeContext, UeEvent, UeId, UpfId,
@@ -267,7 +267,7 @@ pub struct Cta<S, E, I = ()> {
     service: Service,
     slots: UeSlots,
     ran: RanNodes,
-    streams: std::collections::BTreeMap<AssociationId, u16>,
+    streams: BTreeMap<AssociationId, u16>,
     directory: Directory,
     subscribers: S,
     entropy: E,
@@ -515,6 +515,21 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// UEs that are registered.
     pub fn registered(&self) -> usize {
         self.directory.registrations_count()
+    }
+
+    /// Has changes of registrations kept for [`Self::take_changed_registrations`]. A CTA replica keeps none.
+    pub fn keep_changed_registrations(&mut self) {
+        self.directory.keep_changed();
+    }
+
+    /// Takes the subscribers whose registration has changed, each with its last change.
+    pub fn take_changed_registrations(&mut self) -> BTreeMap<Supi, RegistrationChange> {
+        self.directory.take_changed()
+    }
+
+    /// The subscribers that are registered.
+    pub fn registered_subscribers(&self) -> impl Iterator<Item = Supi> + '_ {
+        self.directory.registered_subscribers()
     }
 
     /// UEs with a connection.

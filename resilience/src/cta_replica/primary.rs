@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_control::udm::{AuthData, Identity, Resynchronisation, Subscribers, UdmError};
+use whimbrel_control::udm::{
+    AuthData, Identity, RegistrationChange, Resynchronisation, Subscribers, UdmError,
+};
 use whimbrel_control::{AssociationId, UeContext, UeId};
-use whimbrel_ids::{Instant, Tmsi};
+use whimbrel_ids::{Instant, Supi, Tmsi};
 
 use super::machine::{InputOutcome, Machine};
 use super::record::{Draft, RecordHead, RecordedStep, ReplicaRecord, Shape, Snapshot};
@@ -111,6 +113,16 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
         resynchronisation: Option<Resynchronisation>,
     ) -> Result<AuthData, UdmError> {
         self.machine.cta.generate_auth_data(now, identity, resynchronisation)
+    }
+
+    /// [`Cta::keep_changed_registrations`].
+    pub fn keep_changed_registrations(&mut self) {
+        self.machine.cta.keep_changed_registrations();
+    }
+
+    /// [`Cta::take_changed_registrations`].
+    pub fn take_changed_registrations(&mut self) -> BTreeMap<Supi, RegistrationChange> {
+        self.machine.cta.take_changed_registrations()
     }
 
     /// The built-in CPF, if there is one, so that idle UEs can be compacted between inputs.

@@ -40,6 +40,10 @@ pub struct PostgresDatabase {
     /// Taken when this is dropped.
     runtime: Option<Runtime>,
     session: Option<Session>,
+    /// Notified of what the database says, and by [`DatabaseWaker`]s.
+    notified: Arc<Notify>,
+    /// The channel for what concerns this home alone, if it has one.
+    own_channel: Option<String>,
     /// The last full copy, until it is taken.
     last_copy: Option<CaughtUp>,
 }
@@ -47,8 +51,18 @@ pub struct PostgresDatabase {
 /// An open connection to a database with our schema.
 pub(crate) struct Session {
     pub(crate) client: Client,
-    notified: Arc<Notify>,
     listens: bool,
+}
+
+/// Ends [`PostgresDatabase::wait`] from another thread.
+#[derive(Clone)]
+pub struct DatabaseWaker(Arc<Notify>);
+
+impl DatabaseWaker {
+    /// Ends the present wait, or the next one.
+    pub fn wake(&self) {
+        self.0.notify_one();
+    }
 }
 
 impl Session {
@@ -64,7 +78,18 @@ impl PostgresDatabase {
         settings.connection()?;
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|e| format!("the connection to PostgreSQL cannot be run: {e}"))?;
-        Ok(Self { settings, runtime: Some(runtime), session: None, last_copy: None })
+        let notified = Arc::new(Notify::new());
+        Ok(Self { settings, runtime: Some(runtime), session: None, notified, own_channel: None, last_copy: None })
+    }
+
+    /// A handle that ends [`Self::wait`].
+    pub fn waker(&self) -> DatabaseWaker {
+        DatabaseWaker(self.notified.clone())
+    }
+
+    /// Has the database say, too, when something changes for this AMF.
+    pub fn listen_for(&mut self, amf: &str) {
+        self.own_channel = Some(format!("whimbrel_{amf}"));
     }
 
     /// The full copy that was made since this was called last, if there was one.
@@ -97,7 +122,7 @@ impl PostgresDatabase {
         key_check: &dyn Fn() -> Result<Vec<u8>, StoreError>,
         work: impl AsyncFn(&mut Session) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let Self { settings, runtime, session, .. } = self;
+        let Self { settings, runtime, session, notified, .. } = self;
         let all = async {
             let former = session.take().filter(|s| !s.client.is_closed());
             if let Some(mut own) = former {
@@ -110,7 +135,7 @@ impl PostgresDatabase {
                     }
                 }
             }
-            let mut own = connect(settings, check, key_check).await?;
+            let mut own = connect(settings, notified, check, key_check).await?;
             let done = work(&mut own).await;
             *session = own.after(&done);
             done
@@ -122,12 +147,10 @@ impl PostgresDatabase {
 
     /// Waits until the database says that something has changed, and `at_most` that long.
     pub fn wait(&mut self, at_most: Duration) {
-        let Self { runtime, session, .. } = self;
-        let (Some(session), Some(runtime)) = (session, runtime) else {
+        let Self { runtime: Some(runtime), notified, .. } = self else {
             std::thread::sleep(at_most);
             return;
         };
-        let notified = session.notified.clone();
         runtime.block_on(async {
             let _ = tokio::time::timeout(at_most, notified.notified()).await;
         });
@@ -135,10 +158,12 @@ impl PostgresDatabase {
 
     /// Asks the database to say when something changes. A connection pooler may not pass that on, so the log is read each second all the same.
     pub fn listen(&mut self) {
-        let Self { runtime, session, .. } = self;
+        let Self { runtime, session, own_channel, .. } = self;
         if let (Some(session), Some(runtime)) = (session.as_mut().filter(|s| !s.listens), runtime) {
+            let own = own_channel.as_ref().map(|own| format!("; LISTEN \"{own}\"")).unwrap_or_default();
+            let listen = format!("LISTEN whimbrel{own}");
             let listened = runtime.block_on(async {
-                tokio::time::timeout(ANSWER_WITHIN, session.client.batch_execute("LISTEN whimbrel")).await
+                tokio::time::timeout(ANSWER_WITHIN, session.client.batch_execute(&listen)).await
             });
             session.listens = matches!(listened, Ok(Ok(())));
         }
@@ -237,12 +262,12 @@ impl SharedStore for PostgresDatabase {
 /// Opens a connection to a database with our schema, which is made in an empty database.
 async fn connect(
     settings: &PostgresSettings,
+    notified: &Arc<Notify>,
     check: &dyn Fn(&[u8]) -> Result<(), DatabaseFailure>,
     key_check: &dyn Fn() -> Result<Vec<u8>, StoreError>,
 ) -> Result<Session, StoreError> {
     let (config, tls) = settings.connection().map_err(|why| DatabaseFailure::Unreachable { why })?;
     let (client, mut connection) = config.connect(tls).await.map_err(|e| failure_of(&e))?;
-    let notified = Arc::new(Notify::new());
     let notify = notified.clone();
     tokio::spawn(async move {
         while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
@@ -260,7 +285,7 @@ async fn connect(
         return Err(DatabaseFailure::NewerSchema { layout, known: LAYOUT }.into());
     }
     check(get(&row, 1)?)?;
-    Ok(Session { client, notified, listens: false })
+    Ok(Session { client, listens: false })
 }
 
 /// Makes the schema, or brings it to this version's layout.

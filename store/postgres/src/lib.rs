@@ -8,10 +8,12 @@
 mod database;
 mod failure;
 mod follow;
+mod registrations;
 mod schema;
 mod settings;
 mod tls;
 
-pub use database::PostgresDatabase;
+pub use database::{DatabaseWaker, PostgresDatabase};
 pub use follow::{CaughtUp, CopyReason};
+pub use registrations::Deregistration;
 pub use settings::PostgresSettings;

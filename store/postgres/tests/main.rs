@@ -11,4 +11,5 @@ mod store;
 mod failures;
 mod homes;
 mod lost;
+mod registrations;
 mod tls;

@@ -33,6 +33,7 @@ const CENSUS_PER_UE: Duration = Duration::from_micros(100);
 
 impl ControlLoop {
     pub(super) fn housekeeping(&mut self, now: Instant) {
+        self.begin_as_home();
         let metrics = &self.console.metrics;
         if let Some(upf) = &self.upfs.local {
             metrics.set(Metric::PduSessions, upf.sessions() as u64);

@@ -6,6 +6,7 @@
 mod captures;
 mod cluster_events;
 mod cpf_processes;
+mod home;
 mod housekeeping;
 mod n2_events;
 mod operations;
@@ -35,6 +36,7 @@ use super::control_thread::{Parts, SPIN, StopRequest};
 use super::core_time::CoreTime;
 use super::early::EarlyMessage;
 use super::foresight::Foresight;
+use super::home_link::HomeSession;
 use super::recording::InputRecorder;
 use super::smf_n4::SmfN4;
 use super::stored_ues::StoredUeFile;
@@ -117,6 +119,8 @@ pub(super) struct ControlLoop {
     network_functions: Option<NetworkFunctions>,
     /// Registered UEs on the disk, for the next start.
     stored_ues: Option<StoredUeFile>,
+    /// The exchange with other homes of the same subscribers.
+    home: Option<HomeSession>,
     /// The prediction of handovers.
     foresight: Option<Foresight>,
     /// The broker of veiled UEs.
@@ -261,6 +265,7 @@ impl ControlLoop {
             busy |= upf.turn(now, &mut self.upfs.answers);
         }
         busy |= self.receive_from_external_upfs(now);
+        self.exchange_with_homes(now);
         self.capture_datagrams();
         self.foresee(now);
         self.replicate_to_peer_amfs(now);

@@ -25,6 +25,7 @@ use crate::core::added_ues::AddedUes;
 use crate::core::control_thread::{Cta, Parts};
 use crate::core::core_time::CoreTime;
 use crate::core::foresight::Foresight;
+use crate::core::home_link::HomeSession;
 use crate::core::last_inputs::LastInputs;
 use crate::core::n2::{N2Associations, labelled};
 use crate::core::recording::InputRecorder;
@@ -104,6 +105,7 @@ struct Surroundings {
     reflector: Option<ReflectorThread>,
     capture: Option<PathBuf>,
     added_ues: u32,
+    home: Option<HomeSession>,
 }
 
 /// The part that differs between deployments.
@@ -148,12 +150,14 @@ fn divide(parts: Parts) -> (CtaParts, Surroundings) {
         reflector,
         capture,
         added_ues,
+        home,
         at_promotion: _,
     } = parts;
     let directory =
         Directory::new(config.amf.plmn, config.home_network_keys()).with_sqn_slot(config.store.sqn_slot);
+    let home = home.map(HomeSession::new);
     let around =
-        Surroundings { config, console, n2, remembered_in, upf, smf_n4, reflector, capture, added_ues };
+        Surroundings { config, console, n2, remembered_in, upf, smf_n4, reflector, capture, added_ues, home };
     (CtaParts { directory, store, entropy }, around)
 }
 
@@ -288,11 +292,14 @@ impl ControlLoop {
     /// The loop, with what is the same in all deployments.
     fn around(now: Instant, around: Surroundings, serving: ServingParts) -> Result<Self, String> {
         let Surroundings { config, console, .. } = around;
-        let ServingParts { control, active, cpfs, memory, stored_ues, links, recorder, out } = serving;
+        let ServingParts { control, mut active, cpfs, memory, stored_ues, links, recorder, out } = serving;
         let capture = around.capture.as_deref().map(|path| {
             Capture::create(path)
                 .map_err(|e| format!("the capture {} cannot be written: {e}", path.display()))
         });
+        if around.home.is_some() {
+            active.keep_changed_registrations();
+        }
         let local_id = config.upfs().iter().position(|u| u.address.is_none());
         let local_id = local_id.and_then(|i| u8::try_from(i).ok()).map(UpfId);
         let serves_ues = !config.deployment.is_upf_alone();
@@ -339,6 +346,7 @@ impl ControlLoop {
             brokers,
             network_functions,
             stored_ues,
+            home: around.home,
             foresight,
             veil,
             n2: N2 {

@@ -40,7 +40,7 @@ impl ControlLoop {
     /// Another CTA has taken over: what waits here is dropped, and this CTA becomes the replica.
     pub(super) fn become_replica(self) -> Result<(Parts, Box<PairReplica>), String> {
         warn!("another CTA has taken over: this one is its replica from now on");
-        let Self { config, console, cpfs, mut n2, upfs, reflector, .. } = self;
+        let Self { config, console, cpfs, mut n2, upfs, reflector, home, .. } = self;
         let Some(CpfProcesses { pool, pair: Some(pair) }) = cpfs else { return Err(NOT_PAIRED.into()) };
         drop(pool);
         n2.abort_all();
@@ -60,6 +60,7 @@ impl ControlLoop {
             n2: n2.transport,
             remembered_in: n2.remembered_in,
             added_ues: 0,
+            home: home.map(|home| home.link()),
             at_promotion: None,
         };
         Ok((parts, Box::new(replica)))

@@ -102,6 +102,8 @@ metrics! {
         UesNotRestored "whimbrel_ues_not_restored" Gauge None Console [] "" "UEs that were on the disk at the start and could not be restored: they register again.";
         UeStorageFailures "whimbrel_ue_storage_failures_total" Counter None Console [] "" "Times that UEs could not be read from the disk, or written to it.";
         PostgresFailures "whimbrel_postgres_failures_total" Counter None Console [] "" "Times that the subscribers could not be compared with PostgreSQL, once a second while it is away (docs/postgres.md).";
+        RegistrationsElsewhere "whimbrel_registrations_elsewhere_total" Counter None Console [] "" "UEs that were deregistered here as they have registered at another home since (docs/postgres.md).";
+        RegistrationsUnwritten "whimbrel_registrations_unwritten" Gauge None Console [] "" "Registrations and ends of registrations that PostgreSQL does not have yet: they wait in this home's file (docs/postgres.md).";
         Overloaded "whimbrel_overloaded" Gauge None Console [] "" "1 while OVERLOAD START is in force at gNBs, else 0.";
         Procedures "whimbrel_procedures_total" Counter None Procedures ["procedure", "result"] "§5.2.2, §5.2.3, §5.3.1" "Procedures that have ended, by procedure and result (completed or refused).";
         ProcedureDuration "whimbrel_procedure_seconds" Histogram Seconds Procedures ["procedure", "le"] "" "Time from the first to the last message of a completed procedure.";

@@ -116,7 +116,7 @@ struct CoreProcess {
     store: Store,
     subscribers: u64,
     /// Brings the subscribers' file up to date, if it is a replica.
-    _replica: Option<core::ReplicaThread>,
+    replica: Option<core::ReplicaThread>,
     console: Arc<Console>,
     shared: Arc<HandlerContext>,
     /// `None` in a unit, whose primary CTA serves the API.
@@ -175,8 +175,7 @@ impl CoreProcess {
         let path = config.store.path.display();
         console.components(|c| c.set("store", Condition::Up, format!("{count} subscribers in {path}")));
         let serves_subscribers = !config.deployment.is_upf_alone();
-        let _replica =
-            if serves_subscribers { core::ReplicaThread::start(&config.store, &console)? } else { None };
+        let replica = if serves_subscribers { core::ReplicaThread::start(&config, &console)? } else { None };
         Ok(Self {
             options,
             config,
@@ -187,7 +186,7 @@ impl CoreProcess {
             entropy,
             store,
             subscribers: count,
-            _replica,
+            replica,
             console,
             shared,
             api,
@@ -329,7 +328,7 @@ impl CoreProcess {
     fn serve(mut self, open: Open, start: Start) -> Done {
         let Some(opened) = open(&mut self)? else { return Ok(()) };
         let Self {
-            options, config, file, mut signals, reload, _logging, entropy, store, console, api, ..
+            options, config, file, mut signals, reload, _logging, entropy, store, console, api, replica, ..
         } = self;
         let Opened { n2, smf_n4, upf, reflector, mark, at_promotion } = opened;
         let parts = Parts {
@@ -344,6 +343,7 @@ impl CoreProcess {
             reflector,
             capture: options.capture,
             added_ues: options.added_ues,
+            home: replica.as_ref().and_then(core::ReplicaThread::home),
             at_promotion,
         };
         let control = start(parts)?;
