@@ -130,6 +130,11 @@ impl SqnSlot {
     pub const fn new(number: u8) -> Option<Self> {
         if (number as usize) < IND_COUNT { Some(Self(number)) } else { None }
     }
+
+    /// Its number.
+    pub const fn number(self) -> u8 {
+        self.0
+    }
 }
 
 /// Network side: the SQN state of one subscriber in the authentication centre (Annex C.1.1).

@@ -1,15 +1,16 @@
-//! The registrations of this home's UEs, kept in its file for the database that homes share.
+//! What this home's file keeps for the database that homes share: which home it is, and the registrations of its UEs.
 //!
-//! A row has the time of the registration, and whether the database has it. So nothing is lost while the database is away or when this home is
+//! A row of a registration has the time of the registration, and whether the database has it. So nothing is lost while the database is away or when this home is
 //! killed, and the rows can be written again to a database that has lost them. There is one row for each SUPI, its last state.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use rusqlite::{Transaction, TransactionBehavior, params};
-use whimbrel_ids::{Instant, Supi};
+use rusqlite::{OptionalExtension, Row, Transaction, TransactionBehavior, params};
+use whimbrel_ids::{Instant, SNssai, Supi};
 
 use crate::error::{StoreError, of_sqlite};
 use crate::store::Store;
+use crate::text::to_hex;
 
 /// The tables beside those of the replica. A program that does not know them does not see them.
 pub(crate) const TABLES: &str = "
@@ -18,8 +19,35 @@ pub(crate) const TABLES: &str = "
         at INTEGER,
         is_written INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS home (
+        only INTEGER PRIMARY KEY CHECK (only = 1),
+        file TEXT NOT NULL,
+        amf TEXT,
+        cta INTEGER NOT NULL DEFAULT 0,
+        writes INTEGER NOT NULL DEFAULT 0,
+        sqn_slot INTEGER
+    ) STRICT;
+    CREATE TABLE IF NOT EXISTS slice_share (
+        slice TEXT PRIMARY KEY,
+        share INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
     CREATE INDEX IF NOT EXISTS registration_unwritten ON registration (supi) WHERE is_written = 0;
 ";
+
+/// Which home this is, and what it has leased.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HomeRecord {
+    /// Random name of this file.
+    pub file: String,
+    /// The AMF as which it was entered last: the digits of its PLMN, `-`, and its AMF identifier in six hexadecimal digits.
+    pub amf: Option<String>,
+    /// The number of its CTA, where an AMF has two.
+    pub cta: i32,
+    /// How often this home has written to the database, or fewer.
+    pub writes: i64,
+    /// The IND of its SQNs.
+    pub sqn_slot: Option<u8>,
+}
 
 /// The registration of a subscriber at this home, or its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,8 +66,70 @@ impl OwnRegistration {
 }
 
 impl Store {
+    /// Which home this is. The file gets its name when it is read first.
+    pub fn home(&self) -> Result<HomeRecord, StoreError> {
+        let sql = "SELECT file, amf, cta, writes, sqn_slot FROM home";
+        let read = self.db.prepare_cached(sql).and_then(|mut s| {
+            let of = |row: &Row<'_>| {
+                let slot = row.get::<_, Option<i64>>(4)?;
+                Ok(HomeRecord {
+                    file: row.get(0)?,
+                    amf: row.get(1)?,
+                    cta: row.get(2)?,
+                    writes: row.get(3)?,
+                    sqn_slot: slot.and_then(|slot| u8::try_from(slot).ok()),
+                })
+            };
+            s.query_row([], of).optional()
+        });
+        if let Some(home) = read.map_err(|e| self.failed(e))? {
+            return Ok(home);
+        }
+        let mut name = [0; 16];
+        getrandom::fill(&mut name).map_err(|_| StoreError::NoRandomness)?;
+        let sql = "INSERT INTO home (only, file) VALUES (1, ?1) ON CONFLICT (only) DO NOTHING";
+        self.db.execute(sql, [to_hex(&name)]).map_err(|e| self.failed(e))?;
+        self.home()
+    }
+
+    /// Keeps which home this is.
+    pub fn set_home(&mut self, home: &HomeRecord) -> Result<(), StoreError> {
+        let sql = "UPDATE home SET amf = ?1, cta = ?2, writes = ?3, sqn_slot = ?4";
+        let done = self.db.execute(sql, params![home.amf, home.cta, home.writes, home.sqn_slot]);
+        done.map(drop).map_err(|e| self.failed(e))
+    }
+
+    /// This home's share of the limit of each slice.
+    pub fn slice_shares(&self) -> Result<BTreeMap<SNssai, u32>, StoreError> {
+        let shares = self.db.prepare_cached("SELECT slice, share FROM slice_share").and_then(|mut s| {
+            s.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?
+                .collect::<Result<Vec<_>, _>>()
+        });
+        let shares = shares.map_err(|e| self.failed(e))?.into_iter();
+        let share = |(slice, share): (String, i64)| Some((slice.parse().ok()?, u32::try_from(share).ok()?));
+        Ok(shares.filter_map(share).collect())
+    }
+
+    /// Keeps the shares, durably.
+    pub fn set_slice_shares(&mut self, shares: &BTreeMap<SNssai, u32>) -> Result<(), StoreError> {
+        if self.slice_shares()? == *shares {
+            return Ok(());
+        }
+        let failed = |e| of_sqlite(&self.path, e);
+        let tx = Transaction::new_unchecked(&self.db, TransactionBehavior::Immediate).map_err(failed)?;
+        tx.execute("DELETE FROM slice_share", []).map_err(failed)?;
+        for (slice, share) in shares {
+            let sql = "INSERT INTO slice_share (slice, share) VALUES (?1, ?2)";
+            tx.execute(sql, params![slice.to_string(), share]).map_err(failed)?;
+        }
+        tx.commit().map_err(failed)
+    }
+
     /// Keeps registrations and ends of registrations for the database, durably.
     pub fn note_registrations(&mut self, changes: &[OwnRegistration]) -> Result<(), StoreError> {
+        if changes.is_empty() {
+            return Ok(());
+        }
         let failed = |e| of_sqlite(&self.path, e);
         let tx = Transaction::new_unchecked(&self.db, TransactionBehavior::Immediate).map_err(failed)?;
         for OwnRegistration { supi, at } in changes {

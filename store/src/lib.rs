@@ -46,7 +46,7 @@ pub use error::StoreError;
 pub use export::Secrets;
 pub use foreign::{Core, FlowCheck, ImportNote};
 pub use forms::{Count, TacNumber, Text, TextForm, Whole};
-pub use home::OwnRegistration;
+pub use home::{HomeRecord, OwnRegistration};
 pub use import::{BAD_LINES_MAX, BadLine, Format, ImportCounts, ImportProblem, OnExisting, Run, read_csv};
 pub use record::{
     Algorithm, AuthMethod, InvalidRecord, Msisdn, OperatorCode, SubscriberRecord, SubscriberStatus,

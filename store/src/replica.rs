@@ -124,7 +124,10 @@ impl Store {
     }
 
     fn make_replica_tables(&mut self) -> Result<(), StoreError> {
-        self.db.execute_batch(TABLES).and_then(|()| self.db.execute_batch(home::TABLES)).map_err(|e| self.failed(e))
+        self.db
+            .execute_batch(TABLES)
+            .and_then(|()| self.db.execute_batch(home::TABLES))
+            .map_err(|e| self.failed(e))
     }
 
     /// Brings the replica up to date, if it is one. Errors: [`StoreError::Database`]; what the file has is still valid then.

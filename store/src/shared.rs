@@ -147,6 +147,20 @@ pub enum DatabaseFailure {
         /// How many of its subscribers are not in the database.
         count: u64,
     },
+    /// Another home has the AMF identifier of this one.
+    AmfTaken {
+        /// Name of the other home.
+        by: String,
+        /// When the database heard of it last.
+        seconds_ago: u64,
+    },
+    /// A home is not to be removed while it runs.
+    HomeRuns {
+        /// Name of the home.
+        name: String,
+    },
+    /// There is no such home.
+    NoSuchHome,
     /// Another error of the database.
     Other {
         /// The database's sentence.
@@ -164,6 +178,7 @@ impl DatabaseFailure {
                 | Self::UnknownOutcome
                 | Self::Busy
                 | Self::ReadOnly
+                | Self::AmfTaken { .. }
                 | Self::Other { .. }
         )
     }
@@ -225,6 +240,17 @@ impl fmt::Display for DatabaseFailure {
                  the file away",
                 path.display()
             ),
+            Self::AmfTaken { by, seconds_ago } => write!(
+                f,
+                "the home {by}, which PostgreSQL heard of {seconds_ago} s ago, has the AMF identifier of this one, so this home changes no subscriber and \
+                 writes no registration: give one of them another amf.pointer, or stop the other; UEs are served on"
+            ),
+            Self::HomeRuns { name } => {
+                write!(f, "the home {name} runs, and was not removed: stop it first, and try again after 30 s")
+            }
+            Self::NoSuchHome => {
+                f.write_str("PostgreSQL has no home of this AMF: `whimbrel store homes` lists them")
+            }
             Self::Other { why } => write!(f, "PostgreSQL refuses: {why}"),
         }
     }

@@ -6,7 +6,7 @@
 # Usage: postgres.sh     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
 set -euo pipefail
 tools=(curl)
-logs=(north.log south.log play.log postgres.log command.log)
+logs=(north.log south.log twin.log play.log postgres.log command.log)
 . "$(dirname "$0")/../netns.sh"
 
 programs=$(find /usr/lib/postgresql -mindepth 2 -maxdepth 2 -name bin 2>/dev/null | sort -V | tail -n 1)
@@ -49,7 +49,7 @@ api: { address: "127.0.0.1:8083" }
 store: { path: $tmp/upf.db, key_file: $tmp/upf.key }
 END
 (umask 077; head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' >"$tmp/all.key") # of all homes
-# configure NAME ADDRESS POINTER API
+# configure NAME ADDRESS POINTER API [SLOT]
 configure() {
   cat >"$tmp/$1.yaml" <<END
 amf: { pointer: $3 }
@@ -63,11 +63,12 @@ store:
   key_file: $tmp/all.key
   keep_ues: always
   postgres: "postgresql://whimbrel@${tmp//\//%2F}/whimbrel"
-  sqn_slot: $3
+${5:+  sqn_slot: $5}
 END
 }
-configure north 127.0.0.31 0 8081
+configure north 127.0.0.31 0 8081 0
 configure south 127.0.0.32 1 8082
+configure twin 127.0.0.34 1 8084
 # at NAME COMMAND...: a command of the operator at one of the homes.
 at() { "$WHIMBREL" "${@:2}" --config "$tmp/$1.yaml" >"$tmp/command.log" 2>&1; }
 # refused NAME TEXT COMMAND...: the command fails with one sentence that says so.
@@ -99,6 +100,28 @@ for file in some one; do
 done
 ue=imsi-${first[some]} added=imsi-${first[one]}
 
+api() { curl -s --unix-socket "$tmp/$1.db.socket" "http://localhost/api/v1/subscribers/$ue" "${@:2}"; }
+ues() { curl -s --unix-socket "$tmp/$1.db.socket" -o /dev/null -w '%{http_code}' "http://localhost/api/v1/ues/$ue"; }
+serves() { [ "$(ues "$1")" = 200 ]; }
+# leaves NAME: waits until that home has no context of the UE, and sets `took` to the milliseconds.
+leaves() {
+  local begun=$(date +%s%N)
+  for _ in $(seq 200); do
+    serves "$1" || { took=$((($(date +%s%N) - begun) / 1000000)); return; }
+    sleep 0.02
+  done
+  wrong "$1 serves the UE on, though it has registered at the other home"
+}
+rows() { sql "SELECT count(*) FROM whimbrel.registration WHERE amf = '99970-02004$1'"; }
+# written NUMBER NUMBER: waits until PostgreSQL has so many registrations at north and at south, and no deregistration that waits.
+written() {
+  for _ in $(seq 250); do
+    [ "$(rows 0) $(rows 1) $(sql 'SELECT count(*) FROM whimbrel.deregistration')" = "$1 $2 0" ] && return
+    sleep 0.02
+  done
+  wrong "PostgreSQL has other registrations than $1 at north and $2 at south: $(sql 'TABLE whimbrel.registration; TABLE whimbrel.deregistration')"
+}
+
 start upf upf
 start north run
 north=$!
@@ -127,6 +150,7 @@ grep -q "It may have been added elsewhere since: PostgreSQL cannot be reached" "
 kill "$south"
 wait "$south" || wrong "south does not stop in order"
 start south run
+south=$!
 await south " ready" 2
 registers 127.0.0.32 some || wrong "south serves no UEs after a restart without PostgreSQL"
 echo "PostgreSQL is dead: UEs register at both, one of which was restarted; $(refused north . subscriber remove "$ue"; cat "$tmp/command.log")"
@@ -166,7 +190,6 @@ shown north | grep -q "$([ "$winner" = north ] && echo 49111111 || echo 49222222
 echo "two edits at once: $(grep -h "was changed by another user" "$tmp"/edit.*)"
 
 # The same through the API: both users have seen the same record.
-api() { curl -s --unix-socket "$tmp/$1.db.socket" "http://localhost/api/v1/subscribers/$ue" "${@:2}"; }
 tag=$(api north -D - -o /dev/null | tr -d '\r' | sed -n 's/^[Ee][Tt]ag: //p')
 [ -n "$tag" ] && [ "$tag" = "$(api south -D - -o /dev/null | tr -d '\r' | sed -n 's/^[Ee][Tt]ag: //p')" ] || wrong "the homes give a record different tags"
 change() { api "$1" -X PATCH -H "If-Match: $tag" -H 'Content-Type: application/merge-patch+json' -d "{\"msisdn\": \"$2\"}" -w '%{http_code}' -o "$tmp/answer.$1"; }
@@ -181,6 +204,8 @@ shown south | grep -q 49333333 || wrong "the first change is lost"
 at south subscriber import "$tmp/one.csv" || wrong "no import: $(cat "$tmp/command.log")"
 in_force north
 registers 127.0.0.31 one || wrong "a UE that was added through south cannot register at north"
+registers 127.0.0.31 stay || wrong "UEs cannot register at north"
+written 4 0
 postgres_dies
 rm -r "$tmp/data"
 mv "$tmp/older" "$tmp/data"
@@ -191,6 +216,8 @@ for home in north south; do
   await $home "PostgreSQL has lost changes: .*first $added"
 done
 grep -o "PostgreSQL has lost changes: .*" "$tmp/north.log"
+written 4 0
+echo "what the backup had lost of registrations is written again"
 registers 127.0.0.31 some || wrong "UEs that the backup has cannot register"
 at north store copy "$tmp/north.db.before-loss-1" postgres --on-existing skip || wrong "no copy: $(cat "$tmp/command.log")"
 cat "$tmp/command.log"
@@ -208,37 +235,23 @@ sed "/postgres:/d" "$tmp/north.yaml" >"$tmp/alone.yaml"
 refused alone "is the replica of a PostgreSQL database" subscriber edit "$ue" --status barred
 
 # 6. One UDM: a UE that registers at one home leaves the other one, though the two AMFs know nothing of each other.
-serves() { [ "$(api "$1" -o /dev/null -w '%{http_code}' --url "http://localhost/api/v1/ues/${2:-$ue}")" = 200 ]; }
-# leaves NAME: waits until that home has no context of the UE. Prints the milliseconds.
-leaves() {
-  local begun=$(date +%s%N)
-  for _ in $(seq 200); do
-    serves "$1" || { echo $((($(date +%s%N) - begun) / 1000000)); return; }
-    sleep 0.02
-  done
-  wrong "$1 serves the UE on, though it has registered at the other home"
-}
-rows() { sql "SELECT count(*) FROM whimbrel.registration WHERE amf = '99970-02004$1'"; }
-# written NUMBER NUMBER: waits until PostgreSQL has so many registrations at north and at south, and no deregistration that waits.
-written() {
-  for _ in $(seq 250); do
-    [ "$(rows 0) $(rows 1) $(sql 'SELECT count(*) FROM whimbrel.deregistration')" = "$1 $2 0" ] && return
-    sleep 0.02
-  done
-  wrong "PostgreSQL has other registrations than $1 at north and $2 at south: $(sql 'TABLE whimbrel.registration; TABLE whimbrel.deregistration')"
-}
 registers 127.0.0.31 stay || wrong "UEs cannot register at north"
 written 4 0
+touch "$tmp/begun"
 registers 127.0.0.32 stay || wrong "UEs cannot register at south"
-echo "UEs that register at south are gone from north after $(leaves north) ms"
+leaves north
+echo "UEs that register at south are gone from north after $took ms"
 serves south || wrong "south has lost the UE, too"
 written 0 4
 at north why "$ue" || true
 grep -q "its subscriber registered again: here with a new context, or at another AMF" "$tmp/command.log" || wrong "why does not say it: $(cat "$tmp/command.log")"
 cat "$tmp/command.log"
 postgres_dies
+for _ in $(seq 200); do [ "$tmp/south.ues" -nt "$tmp/begun" ] && break; sleep 0.02; done
+touch "$tmp/begun"
 registers 127.0.0.31 stay || wrong "UEs of north wait for PostgreSQL"
 serves north && serves south || wrong "a home lost the UE while PostgreSQL is away"
+for _ in $(seq 200); do [ "$tmp/north.ues" -nt "$tmp/begun" ] && break; sleep 0.02; done # its UEs are on the disk
 kill -9 "$north" "$south"
 wait "$north" "$south" 2>/dev/null || true
 start north run
@@ -249,7 +262,7 @@ await north " ready" 2
 await south " ready" 3
 serves north && serves south || wrong "a home has not restored its UEs after a kill"
 postgres
-leaves south >/dev/null
+leaves south
 written 4 0
 serves north || wrong "the later registration, at north, is not in force"
 sql "INSERT INTO whimbrel.deregistration SELECT '99970-020040', n::text, n FROM generate_series(1, 5000) n"
@@ -263,13 +276,27 @@ north=$!
 await north " ready" 3
 serves north || wrong "north has lost its UEs in a restart"
 registers 127.0.0.32 stay || wrong "UEs cannot register at south"
-leaves north >/dev/null
+leaves north
 written 0 4
 registers 127.0.0.32 some
 written 0 0
 echo "after a death of PostgreSQL and of both homes, the later registration is in force"
 
-# 7. A later version's database, and another key: one sentence each, and UEs are served on.
+# 7. Slots of SQNs are leased, and a second home with the pointer of another changes nothing.
+at north store homes || wrong "the homes are not listed: $(cat "$tmp/command.log")"
+cat "$tmp/command.log"
+[ "$(sql 'SELECT slot FROM whimbrel.sqn_slot ORDER BY amf' | tr '\n' ' ')" = "0 1 " ] || wrong "south has leased no slot"
+start twin run
+says twin "has the AMF identifier of this one"
+refused twin "give one of them another amf.pointer" subscriber edit "$ue" --status barred
+registers 127.0.0.34 stay || wrong "a home with the pointer of another serves no UEs"
+refused north "the home .* runs, and was not removed" store homes --remove 99970-020041
+written 0 0
+serves twin || wrong "the second home has lost its UE"
+at south subscriber edit "$ue" --msisdn 49555555 || wrong "the first home with a pointer changes nothing: $(cat "$tmp/command.log")"
+echo "a home with the pointer of another: $(refused twin . subscriber remove "$ue"; cat "$tmp/command.log")"
+
+# 8. A later version's database, and another key: one sentence each, and UEs are served on.
 sql "UPDATE whimbrel.state SET layout = 99"
 refused north "have layout 99, which a later version of this program wrote" subscriber edit "$ue" --status barred
 sql "UPDATE whimbrel.state SET layout = 2"
@@ -278,3 +305,37 @@ sed "s|all.key|other.key|; s|north.db|otherkey.db|" "$tmp/north.yaml" >"$tmp/oth
 refused otherkey "all homes need the same key file" subscriber edit "$ue" --status barred
 registers 127.0.0.31 some || wrong "UEs are not served on"
 echo "a newer schema and another key file are refused in one sentence"
+
+# 9. A limit of three UEs in a slice is that of both homes.
+kill "$north" "$south"
+wait "$north" "$south" || wrong "the homes do not stop in order"
+for home in north south; do echo 'access: { slice_limits: ["1@3"] }' >>"$tmp/$home.yaml"; done
+start north run
+north=$!
+start south run
+south=$!
+await north " ready" 4
+await south " ready" 4
+shares() { sql "SELECT coalesce(sum(share), 0) || ' ' || coalesce(sum(used), 0) FROM whimbrel.slice_share"; }
+# admitted: the UEs that both homes have; more than the limit is wrong.
+admitted() {
+  local all=0 home
+  for home in north south; do
+    all=$((all + $(curl -s --unix-socket "$tmp/$home.db.socket" "http://localhost/api/v1/ues" | grep -oi '"state":"registered"' | wc -l)))
+  done
+  [ "$all" -le 3 ] || wrong "$all UEs are admitted, and the limit is 3"
+  echo "$all"
+}
+for _ in $(seq 250); do [ "$(shares)" = "3 0" ] && break; sleep 0.02; done
+[ "$(shares)" = "3 0" ] || wrong "the shares of the limit are $(shares)"
+registers 127.0.0.32 one || wrong "south admits no UE within its share"
+for _ in $(seq 40); do
+  registers 127.0.0.31 stay || true
+  [ "$(admitted)" = 3 ] && break
+done
+[ "$(admitted)" = 3 ] || wrong "$(admitted) UEs are admitted at north, and the limit is 3"
+! registers 127.0.0.32 one || wrong "south admits a fourth UE"
+postgres_dies
+! registers 127.0.0.32 one || wrong "south admits a fourth UE while PostgreSQL is away"
+postgres
+echo "a limit of 3 admits $(admitted) UEs at two homes, whose shares are $(shares)"

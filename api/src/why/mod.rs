@@ -282,7 +282,9 @@ const BY_UE: &str = "it deregistered by itself (DEREGISTRATION REQUEST, UE origi
 /// Why the network deregistered a UE.
 fn deregistered(why: DeregistrationReason) -> &'static str {
     match why {
-        DeregistrationReason::Superseded => "its subscriber registered again: here with a new context, or at another AMF of this network",
+        DeregistrationReason::Superseded => {
+            "its subscriber registered again: here with a new context, or at another AMF of this network"
+        }
         DeregistrationReason::Implicitly => {
             "it was deregistered implicitly: the implicit deregistration timer expired before it came back (TS 24.501 §5.3.7)"
         }

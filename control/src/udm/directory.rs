@@ -121,9 +121,11 @@ pub struct Directory {
     registered: usize,
     /// The UEs counted in each slice that has a limit.
     slices: BTreeMap<SNssai, BTreeSet<UeId>>,
+    /// This home's share of the limit of each slice, where several homes share it; `None`: the limits are of this home alone.
+    slice_shares: Option<BTreeMap<SNssai, u32>>,
     /// The IND of this one of several directories of the same subscribers.
     sqn_slot: Option<SqnSlot>,
-    /// Subscribers whose registration has changed since they were taken last; `None`: nobody takes them.
+    /// Subscribers whose registration has changed since they were taken last; `None`: they are not kept.
     changed: Option<BTreeMap<Supi, RegistrationChange>>,
 }
 
@@ -168,6 +170,7 @@ impl Directory {
             entries: Entries::default(),
             registered: 0,
             slices: BTreeMap::new(),
+            slice_shares: None,
             sqn_slot: None,
             changed: None,
         }
@@ -177,6 +180,21 @@ impl Directory {
     #[must_use]
     pub fn with_sqn_slot(self, sqn_slot: Option<SqnSlot>) -> Self {
         Self { sqn_slot, ..self }
+    }
+
+    /// Changes the slot. Sequence numbers go on by the clock, so no USIM notices.
+    pub fn set_sqn_slot(&mut self, sqn_slot: Option<SqnSlot>) {
+        self.sqn_slot = sqn_slot;
+    }
+
+    /// Of the limit of each slice, the share that this home may admit; none of a slice that is not named.
+    pub fn set_slice_shares(&mut self, shares: BTreeMap<SNssai, u32>) {
+        self.slice_shares = Some(shares);
+    }
+
+    /// The number of UEs in each slice that has a limit.
+    pub fn slice_counts(&self) -> impl Iterator<Item = (SNssai, u32)> + '_ {
+        self.slices.iter().map(|(slice, ues)| (*slice, ues.len() as u32))
     }
 
     /// The registered subscribers, and their slices.
@@ -256,7 +274,13 @@ impl Directory {
                 let answer = UdmAnswer::Registered(subscribers.subscription(supi));
                 self.follow(ue, &request, answer)
             }
-            UdmRequest::EnterSlices(slices) => UdmAnswer::Full(self.enter_slices(ue, &slices)).into(),
+            UdmRequest::EnterSlices(mut slices) => {
+                if let Some(shares) = &self.slice_shares {
+                    let share = |slice| shares.get(slice).copied().unwrap_or(0);
+                    slices.iter_mut().for_each(|(slice, most)| *most = share(slice).min(*most));
+                }
+                UdmAnswer::Full(self.enter_slices(ue, &slices)).into()
+            }
             UdmRequest::Deregister(_) => self.follow(ue, &request, UdmAnswer::Deregistered),
             UdmRequest::RegisterGuest { .. } => self.follow(ue, &request, UdmAnswer::GuestRegistered),
             // The directory has no use for these; UEs send them to a remote UDM only.
@@ -289,7 +313,12 @@ impl Directory {
                 }
                 superseded = self.register(ue, *supi);
             }
-            (UdmRequest::EnterSlices(slices), _) => drop(self.enter_slices(ue, slices)),
+            // As that directory has decided: the share of a limit is its own.
+            (UdmRequest::EnterSlices(slices), UdmAnswer::Full(full)) => {
+                let entered = slices.iter().filter(|(slice, _)| !full.contains(slice));
+                let entered: Vec<_> = entered.map(|(slice, _)| (*slice, u32::MAX)).collect();
+                self.enter_slices(ue, &entered);
+            }
             (UdmRequest::Deregister(supi), _) => {
                 self.leave_slices(ue);
                 self.give_up(ue, *supi);
@@ -486,6 +515,37 @@ mod tests {
         };
         assert_eq!(issued(Some(9)), [(10, 9), (500, 9), (501, 9)]);
         assert_eq!(issued(None), [(10, 1), (11, 2), (12, 3)], "one directory knows its own offset");
+    }
+
+    #[test] // TS 23.501 §5.15.11.1, with a limit of several homes
+    fn a_home_admits_within_its_share_and_its_replica_follows_what_it_has_decided() {
+        let slice = SNssai::sst(1);
+        let new = || Directory::new(PlmnId::TEST, HomeNetworkKeys::new());
+        let (mut directory, mut replica) = (new(), new());
+        let mut enter = |directory: &mut Directory, slot, shares: &[(SNssai, u32)]| {
+            directory.set_slice_shares(shares.iter().copied().collect());
+            let (ue, request) = (UeId { slot, generation: 1 }, UdmRequest::EnterSlices(vec![(slice, 3)]));
+            let subscribers = &mut OneSubscriber(SqnOffset::ZERO);
+            let answer = directory.handle(Instant(1), ue, request.clone(), subscribers).answer;
+            let followed = replica.follow(ue, &request, answer.clone());
+            assert!(
+                replica
+                    .slice_counts()
+                    .filter(|(_, ues)| *ues > 0)
+                    .eq(directory.slice_counts().filter(|(_, ues)| *ues > 0))
+            );
+            drop(followed);
+            matches!(answer, UdmAnswer::Full(full) if full.is_empty())
+        };
+        assert!(!enter(&mut directory, 1, &[]), "no share yet");
+        assert!(enter(&mut directory, 1, &[(slice, 1)]));
+        assert!(!enter(&mut directory, 2, &[(slice, 1)]));
+        assert!(enter(&mut directory, 2, &[(slice, 9)]));
+        assert!(enter(&mut directory, 2, &[(slice, 0)]), "it is there already");
+        assert!(enter(&mut directory, 3, &[(slice, 9)]));
+        assert!(!enter(&mut directory, 4, &[(slice, 9)]), "the limit of the network");
+        directory.set_slice_shares(BTreeMap::new());
+        assert_eq!(directory.slice_counts().collect::<Vec<_>>(), [(slice, 3)]);
     }
 
     #[test]

@@ -138,7 +138,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> AccessConfig {
         slice_limits: s.list(
             "slice_limits",
             vec![],
-            "Most UEs registered for a slice: [2@100] (TS 23.501 §5.15.11).",
+            "Most UEs registered for a slice: [2@100] (TS 23.501 §5.15.11). With `store.postgres` in the whole network (docs/postgres.md).",
         ),
         mico: s.value("mico", true, "Allow MICO mode, in which idle UEs are not paged (TS 23.501 §5.4.1.3)."),
         edrx: s.value("edrx", true, "Allow extended DRX, that is, long paging cycles (TS 23.501 §5.31.7.2)."),

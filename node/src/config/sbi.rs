@@ -382,7 +382,11 @@ pub(super) fn read(root: &mut Section<'_, '_>, chf_source: &mut ChfSource) -> Op
 impl Config {
     /// The UDM to which requests go.
     pub(super) fn udm_function(&self) -> UdmFunction {
-        if self.has_remote_udm() || self.is_own_process(NfType::Udm) { UdmFunction::Remote } else { UdmFunction::Embedded }
+        if self.has_remote_udm() || self.is_own_process(NfType::Udm) {
+            UdmFunction::Remote
+        } else {
+            UdmFunction::Embedded
+        }
     }
 
     /// True if registrations are those of another vendor's UDM.

@@ -198,7 +198,7 @@ fn sqn_slot(s: &mut Section<'_, '_>) -> Option<SqnSlot> {
         "sqn_slot",
         "0",
         "IND of the SQNs of this core, 0 to 31: each core (or pair of CTAs) of the same subscribers has another one, so that clocks that differ cost no \
-         resynchronisation (TS 33.102 Annex C.2.2). Without it IND rotates, as it is best for one core.",
+         resynchronisation (TS 33.102 Annex C.2.2). Without it a core with `store.postgres` leases one, and IND rotates in others.",
     );
     let found = slot.and_then(SqnSlot::new);
     let what = format!("IND has 5 bits, and {} does not fit", slot.unwrap_or_default());

@@ -16,7 +16,7 @@ use super::core_time::CoreTime;
 use super::early::{EarlyMessage, EarlyMessages};
 use super::n2::{self, N2Associations};
 use super::subscriber_copy::SubscriberCopy;
-use super::subscribers::StoredSubscribers;
+use super::subscribers::{StoredSubscribers, sqn_slot};
 use crate::clock;
 use crate::cluster::{PairReplica, Promotion, ReplicaEvent};
 use crate::entropy::SystemEntropy;
@@ -114,7 +114,7 @@ impl Replica {
         let loaded = SystemEntropy::new().and_then(|entropy| {
             let store = crate::subscribers::open(&config.store)?;
             let directory = Directory::new(config.amf.plmn, config.home_network_keys())
-                .with_sqn_slot(config.store.sqn_slot);
+                .with_sqn_slot(sqn_slot(config, &store));
             let subscribers = StoredSubscribers::new(store);
             ReplicaCta::new(snapshot, directory, subscribers, entropy, CoreTime::default())
                 .map_err(|fault| format!("a snapshot of {} octets cannot be used: {fault}", snapshot.len()))

@@ -3,18 +3,20 @@
 //! UEs are served from the file, and nothing of a UE waits for this thread. It also writes the registrations of this home's UEs to the database, in
 //! batches, and reads which of them have registered at another home since (TS 29.503 §5.3.2). What the database does not have yet is in the file.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tracing::{info, warn};
+use whimbrel_ids::{SNssai, Supi};
 use whimbrel_postgres::PostgresDatabase;
-use whimbrel_ids::Supi;
-use whimbrel_postgres::{CopyReason, Deregistration};
+use whimbrel_postgres::{CopyReason, Deregistration, HomePlace};
+use whimbrel_security::SqnSlot;
 use whimbrel_store::{DatabaseFailure, OwnRegistration, SharedStore, Store, StoreError};
 
-use super::home_link::{HomeLink, TakenChanges};
+use super::home_link::HomeLink;
 use crate::clock;
 use crate::config::Config;
 use crate::observation::{Condition, Console, Metric};
@@ -35,7 +37,7 @@ const ORDERS_MAX: usize = 256;
 /// The running thread. Dropped, it ends within a second or with its request.
 pub struct ReplicaThread {
     stop: Arc<AtomicBool>,
-    home: Option<Arc<HomeLink>>,
+    home: Arc<HomeLink>,
     _thread: JoinHandle<()>,
 }
 
@@ -46,20 +48,22 @@ impl ReplicaThread {
         let mut database = PostgresDatabase::new(settings.clone())?;
         let replica = subscribers::open(&config.store)?;
         let stop = Arc::new(AtomicBool::new(false));
-        // The registrations of another vendor's UDM are its own.
-        let home = (!config.has_remote_udm()).then(|| HomeLink::new(database.waker()));
-        let registrations = home.clone().map(|link| {
-            let amf = amf_name(config);
-            database.listen_for(&amf);
-            Registrations { amf, link, has_rows_to_compare: false, carried_out: Vec::new() }
-        });
+        let (link, place) = (HomeLink::new(database.waker()), place(config));
+        database.listen_for(&place.amf);
+        let amf = place.amf.clone();
+        let registrations = Registrations { amf, has_rows_to_compare: false, carried_out: Vec::new() };
         let mut following = Following {
             hosts: database.hosts(),
             database,
             replica,
             console: console.clone(),
             logged: None,
-            registrations,
+            link: link.clone(),
+            place,
+            has_shares: true,
+            shared_slot: None,
+            // The registrations of another vendor's UDM are its own.
+            registrations: (!config.has_remote_udm()).then_some(registrations),
         };
         // Once before any UE is served: a subscriber that was added while this core was stopped is not to be refused.
         following.look();
@@ -71,20 +75,27 @@ impl ReplicaThread {
         });
         let thread =
             thread.map_err(|e| format!("the thread that follows PostgreSQL cannot be started: {e}"))?;
-        Ok(Some(Self { stop, home, _thread: thread }))
+        Ok(Some(Self { stop, home: link, _thread: thread }))
     }
 
     /// The exchange with the control thread.
-    pub fn home(&self) -> Option<Arc<HomeLink>> {
+    pub fn home(&self) -> Arc<HomeLink> {
         self.home.clone()
     }
 }
 
-/// The name of this AMF in the database: the digits of its PLMN, and its AMF identifier (TS 23.003 §2.10.1).
-fn amf_name(config: &Config) -> String {
+/// Which AMF this is. The two CTAs of a unit share a file, and those of two hosts have one each.
+fn place(config: &Config) -> HomePlace {
     let plmn: String = config.amf.plmn.digits().map(|digit| char::from(b'0' + digit)).collect();
     let [region, set, pointer] = config.amf.amf_id.octets();
-    format!("{plmn}-{region:02x}{set:02x}{pointer:02x}")
+    let pair = config.cluster.pair.as_ref().filter(|pair| pair.host.is_none());
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    HomePlace {
+        amf: format!("{plmn}-{region:02x}{set:02x}{pointer:02x}"),
+        cta: pair.map_or(0, |pair| pair.number.into()),
+        name: format!("{} at {}", config.amf.name, host.trim()),
+        sqn_slot: config.store.sqn_slot,
+    }
 }
 
 impl Drop for ReplicaThread {
@@ -100,6 +111,13 @@ struct Following {
     hosts: String,
     /// The failure that was logged last; none: it answers.
     logged: Option<String>,
+    link: Arc<HomeLink>,
+    /// Which AMF this is.
+    place: HomePlace,
+    /// The database may have shares of slices' limits of this AMF.
+    has_shares: bool,
+    /// The slot of SQNs that another AMF has, too, as it was logged last.
+    shared_slot: Option<String>,
     /// The registrations of this home's UEs, unless another vendor's UDM has them.
     registrations: Option<Registrations>,
 }
@@ -108,7 +126,6 @@ struct Following {
 struct Registrations {
     /// Name of this AMF in the database.
     amf: String,
-    link: Arc<HomeLink>,
     /// The database may have registrations at this AMF for which there are no UEs.
     has_rows_to_compare: bool,
     /// Deregistrations whose order the control thread has.
@@ -125,7 +142,23 @@ impl Following {
                     std::thread::sleep(BATCH_INTERVAL);
                 }
             }
-            Some(pause) => std::thread::sleep(pause),
+            Some(pause) => self.pause(pause),
+        }
+    }
+
+    /// Waits until the next attempt. What changes meanwhile is kept in the file, as this home may be killed.
+    fn pause(&mut self, pause: Duration) {
+        let until = clock::now() + pause;
+        loop {
+            let left = until.since(clock::now());
+            if left.is_zero() {
+                return;
+            }
+            self.database.wait(left);
+            if let Err(e) = self.note_registrations() {
+                warn!("registrations cannot be kept for PostgreSQL: {e}");
+                return std::thread::sleep(left);
+            }
         }
     }
 
@@ -142,6 +175,8 @@ impl Following {
         }
         let looked = caught_up.and_then(|()| self.database.merge_offsets(&mut self.replica));
         let looked = looked.and_then(|merged| {
+            self.enter()?;
+            self.lease_shares()?;
             if noted? {
                 self.write_registrations()?;
             }
@@ -164,33 +199,104 @@ impl Following {
         }
     }
 
+    /// Says that this home runs, and takes what it has leased.
+    fn enter(&mut self) -> Result<(), StoreError> {
+        let entered = self.database.enter(&mut self.replica, &self.place)?;
+        if entered.is_lost {
+            warn!("PostgreSQL lacks what this home has written: its registrations are written again");
+            self.registrations_are_lost();
+        }
+        self.link.set_sqn_slot(entered.sqn_slot);
+        let shared = entered.shared_with.map(|other| {
+            let slot = entered.sqn_slot.map_or(0, SqnSlot::number);
+            match self.place.sqn_slot {
+                Some(_) => format!(
+                    "the AMF {other} has store.sqn_slot {slot}, too: SIMs resynchronise where clocks differ; leave the key out at one of them"
+                ),
+                None => format!(
+                    "the AMF {other} has SQN slot {slot}, too, as more than 32 homes share the subscribers or one has it in its configuration: \
+                     SIMs resynchronise where clocks differ"
+                ),
+            }
+        });
+        self.console.metrics.set(Metric::SqnSlotShared, u64::from(shared.is_some()));
+        if let Some(sentence) = shared.as_ref().filter(|_| shared != self.shared_slot) {
+            warn!("{sentence}");
+        }
+        self.shared_slot = shared;
+        Ok(())
+    }
+
+    /// Leases shares of the limits of slices: those of a limit that grow are in the database first, and those that shrink in force first, so that
+    /// homes together never admit more UEs.
+    fn lease_shares(&mut self) -> Result<(), StoreError> {
+        let Self { database, replica, link, place: HomePlace { amf, .. }, console, .. } = self;
+        let Some(slices) = link.slices() else {
+            if !link.is_primary() {
+                // The other CTA of a pair leases them.
+                let shares = database.slice_shares(replica, amf)?;
+                replica.set_slice_shares(&shares)?;
+            }
+            return Ok(());
+        };
+        let in_force: BTreeMap<SNssai, u32> = slices.iter().map(|(slice, of)| (*slice, of.share)).collect();
+        replica.set_slice_shares(&in_force)?;
+        let (mut leased, mut next) = (in_force.clone(), in_force.clone());
+        for (slice, of) in slices {
+            let (granted, target) = database.lease_slice_share(replica, amf, slice, of)?;
+            leased.insert(slice, granted);
+            next.insert(slice, granted.min(target.max(of.used)));
+        }
+        if in_force.is_empty() && !std::mem::replace(&mut self.has_shares, false) {
+            return Ok(());
+        }
+        self.has_shares = !in_force.is_empty();
+        let of: Vec<SNssai> = in_force.keys().copied().collect();
+        database.keep_slice_shares(replica, amf, &of)?;
+        replica.set_slice_shares(&leased)?;
+        if next != in_force {
+            link.set_shares(next);
+            console.commands.wake();
+        }
+        Ok(())
+    }
+
     /// Keeps what has changed in the file, durably. Returns whether this process has registrations to write.
     fn note_registrations(&mut self) -> Result<bool, StoreError> {
+        let Some(taken) = self.link.take() else { return Ok(false) };
         let Some(registrations) = &mut self.registrations else { return Ok(false) };
-        let Some(TakenChanges { registered, changed }) = registrations.link.take() else { return Ok(false) };
-        self.replica.note_registrations(&changed)?;
-        if let Some(registered) = registered {
-            self.replica.compare_registrations(&registered)?;
-            registrations.has_rows_to_compare = true;
+        registrations.has_rows_to_compare |= taken.registered.is_some();
+        let compared =
+            taken.registered.as_ref().map_or(Ok(()), |all| self.replica.compare_registrations(all));
+        // What has changed since then comes after it.
+        let noted = compared.and_then(|()| self.replica.note_registrations(&taken.rows()));
+        if noted.is_err() {
+            self.link.put_back(taken);
         }
-        Ok(true)
+        noted.map(|()| true)
     }
 
     /// A database that may have lost commits gets all registrations again.
     fn database_was_replaced(&mut self, reason: &CopyReason) {
-        let Some(registrations) = &mut self.registrations else { return };
         if matches!(reason, CopyReason::OtherSystem | CopyReason::OtherTimeline | CopyReason::Lost { .. }) {
-            registrations.has_rows_to_compare = true;
-            if let Err(e) = self.replica.forget_written_registrations() {
-                warn!("registrations are not written to PostgreSQL again: {e}");
-            }
+            self.registrations_are_lost();
+        }
+    }
+
+    fn registrations_are_lost(&mut self) {
+        let Some(registrations) = &mut self.registrations else { return };
+        registrations.has_rows_to_compare = true;
+        if let Err(e) = self.replica.forget_written_registrations() {
+            warn!("registrations are not written to PostgreSQL again: {e}");
         }
     }
 
     /// Writes what the database does not have, and orders the deregistration of UEs that have registered at another home since.
     fn write_registrations(&mut self) -> Result<(), StoreError> {
-        let Self { database, replica, console, registrations: Some(registrations), .. } = self else { return Ok(()) };
-        let Registrations { amf, link, has_rows_to_compare, carried_out } = registrations;
+        let Self { database, replica, console, link, registrations: Some(registrations), .. } = self else {
+            return Ok(());
+        };
+        let Registrations { amf, has_rows_to_compare, carried_out } = registrations;
         if !carried_out.is_empty() {
             database.remove_deregistrations(replica, amf, carried_out)?;
             carried_out.clear();
@@ -233,7 +339,13 @@ impl Following {
         let number = self.replica.replica_position().ok().flatten().map_or(0, |at| at.generation);
         let saved = self.replica.saved_before_loss();
         match saved.first() {
-            None => self.show(Condition::Up, format!("change {number} of PostgreSQL at {} is in force", self.hosts)),
+            None => {
+                let is = format!("change {number} of PostgreSQL at {} is in force", self.hosts);
+                match &self.shared_slot {
+                    None => self.show(Condition::Up, is),
+                    Some(sentence) => self.show(Condition::Limited, format!("{is}; {sentence}")),
+                }
+            }
             Some(saved) => self.show(
                 Condition::Limited,
                 format!(

@@ -11,11 +11,13 @@ use whimbrel_control::udm::{
 };
 use whimbrel_ids::{Instant, Supi};
 use whimbrel_nas::ie::SscMode;
-use whimbrel_security::SqnOffset;
+use whimbrel_security::{SqnOffset, SqnSlot};
 use whimbrel_store::{
     self as stored, AuthMethod, Changes, FlowSetup, SessionType, Store, StoreError, SubscriberRecord,
     SubscriberStatus,
 };
+
+use crate::config::Config;
 
 /// Subscriptions whose form for the control plane is kept; far more than operators sell.
 const FORMS_MAX: usize = 4096;
@@ -108,6 +110,15 @@ impl Subscribers for StoredSubscribers {
         }
         Ok(())
     }
+}
+
+/// The slot of this core's SQNs: that of the configuration, or the one that it has leased (docs/postgres.md).
+pub(super) fn sqn_slot(config: &Config, store: &Store) -> Option<SqnSlot> {
+    let leased = || {
+        let home = store.home().inspect_err(|e| error!("{e}")).ok()?;
+        home.sqn_slot.and_then(SqnSlot::new)
+    };
+    config.store.sqn_slot.or_else(|| config.store.postgres.as_ref().and_then(|_| leased()))
 }
 
 fn unavailable(e: StoreError) -> UdmError {

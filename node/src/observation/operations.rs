@@ -529,7 +529,9 @@ fn finding(refusal: &Refusal) -> Finding {
 fn deregistered(why: DeregistrationReason) -> &'static str {
     match why {
         DeregistrationReason::ByOperator => "the UE is deregistered",
-        DeregistrationReason::Superseded => "the UE is deregistered: the subscriber registered again, here or at another AMF",
+        DeregistrationReason::Superseded => {
+            "the UE is deregistered: the subscriber registered again, here or at another AMF"
+        }
         DeregistrationReason::Implicitly => {
             "the UE is deregistered: its implicit deregistration timer expired"
         }

@@ -42,10 +42,10 @@ use whimbrel_control::{
     AssociationId, Batch, Command, Disposition, Effect, Envelope, Flat, HandoverTarget, Output, OutputId,
     Payload, Prf, RanEvent, UeContext, UeEvent, UeId, UpfId,
 };
-use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, Instant, PduSessionId, Supi, Tai, Tmsi};
+use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, Instant, PduSessionId, SNssai, Supi, Tai, Tmsi};
 use whimbrel_ngap::ie::TriggeringMessage;
 use whimbrel_ngap::{Message, Peek, ProcedureCode, TransferSyntax};
-use whimbrel_security::SecurityHeaderType;
+use whimbrel_security::{SecurityHeaderType, SqnSlot};
 
 use crate::link::{CpfCommand, CpfReport};
 use crate::region::Rings;
@@ -525,6 +525,21 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// Takes the subscribers whose registration has changed, each with its last change.
     pub fn take_changed_registrations(&mut self) -> BTreeMap<Supi, RegistrationChange> {
         self.directory.take_changed()
+    }
+
+    /// [`Directory::set_sqn_slot`]: sequence numbers are not replicated.
+    pub fn set_sqn_slot(&mut self, sqn_slot: Option<SqnSlot>) {
+        self.directory.set_sqn_slot(sqn_slot);
+    }
+
+    /// [`Directory::set_slice_shares`]: a CTA replica follows the answers that depend on them.
+    pub fn set_slice_shares(&mut self, shares: BTreeMap<SNssai, u32>) {
+        self.directory.set_slice_shares(shares);
+    }
+
+    /// The number of UEs in each slice that has a limit.
+    pub fn slice_counts(&self) -> impl Iterator<Item = (SNssai, u32)> + '_ {
+        self.directory.slice_counts()
     }
 
     /// The subscribers that are registered.

@@ -6,7 +6,8 @@ use whimbrel_control::udm::{
     AuthData, Identity, RegistrationChange, Resynchronisation, Subscribers, UdmError,
 };
 use whimbrel_control::{AssociationId, UeContext, UeId};
-use whimbrel_ids::{Instant, Supi, Tmsi};
+use whimbrel_ids::{Instant, SNssai, Supi, Tmsi};
+use whimbrel_security::SqnSlot;
 
 use super::machine::{InputOutcome, Machine};
 use super::record::{Draft, RecordHead, RecordedStep, ReplicaRecord, Shape, Snapshot};
@@ -118,6 +119,16 @@ impl<S: Subscribers, E: Entropy, I: Inspect> PrimaryCta<S, E, I> {
     /// [`Cta::keep_changed_registrations`].
     pub fn keep_changed_registrations(&mut self) {
         self.machine.cta.keep_changed_registrations();
+    }
+
+    /// [`Cta::set_sqn_slot`].
+    pub fn set_sqn_slot(&mut self, sqn_slot: Option<SqnSlot>) {
+        self.machine.cta.set_sqn_slot(sqn_slot);
+    }
+
+    /// [`Cta::set_slice_shares`].
+    pub fn set_slice_shares(&mut self, shares: BTreeMap<SNssai, u32>) {
+        self.machine.cta.set_slice_shares(shares);
     }
 
     /// [`Cta::take_changed_registrations`].

@@ -17,6 +17,7 @@ use whimbrel_store::{
 
 use crate::failure::{failure_of, is_lost, store_error};
 use crate::follow::{CaughtUp, catch_up};
+use crate::homes::check_place;
 use crate::schema::{LAYOUT, MIGRATIONS};
 use crate::settings::PostgresSettings;
 
@@ -44,6 +45,8 @@ pub struct PostgresDatabase {
     notified: Arc<Notify>,
     /// The channel for what concerns this home alone, if it has one.
     own_channel: Option<String>,
+    /// How often this home has written, by the database's last answer.
+    pub(crate) writes: i64,
     /// The last full copy, until it is taken.
     last_copy: Option<CaughtUp>,
 }
@@ -79,7 +82,15 @@ impl PostgresDatabase {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|e| format!("the connection to PostgreSQL cannot be run: {e}"))?;
         let notified = Arc::new(Notify::new());
-        Ok(Self { settings, runtime: Some(runtime), session: None, notified, own_channel: None, last_copy: None })
+        Ok(Self {
+            settings,
+            runtime: Some(runtime),
+            session: None,
+            notified,
+            own_channel: None,
+            writes: 0,
+            last_copy: None,
+        })
     }
 
     /// A handle that ends [`Self::wait`].
@@ -241,7 +252,9 @@ impl SharedStore for PostgresDatabase {
         changes: &[SubscriberChange],
     ) -> Result<(), StoreError> {
         let committing = Cell::new(false);
+        let home = replica.home()?;
         let done = self.run(within(changes.len()), replica, async |session| {
+            check_place(session, &home).await?;
             let client = &session.client;
             let done = change(client, at, changes, &committing).await;
             if done.as_ref().is_err_and(|e| !matches!(e, StoreError::Database(_))) {

@@ -8,6 +8,7 @@
 mod database;
 mod failure;
 mod follow;
+mod homes;
 mod registrations;
 mod schema;
 mod settings;
@@ -15,5 +16,6 @@ mod tls;
 
 pub use database::{DatabaseWaker, PostgresDatabase};
 pub use follow::{CaughtUp, CopyReason};
+pub use homes::{EnteredHome, HomePlace, ListedHome, SliceUse};
 pub use registrations::Deregistration;
 pub use settings::PostgresSettings;

@@ -11,5 +11,6 @@ mod store;
 mod failures;
 mod homes;
 mod lost;
+mod places;
 mod registrations;
 mod tls;

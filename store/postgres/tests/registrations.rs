@@ -74,7 +74,7 @@ fn the_later_registration_is_in_force_and_the_former_amf_learns_of_it() {
     assert_eq!(homes.rows(), format!("{SOUTH}\n{NORTH}"));
     assert_eq!(homes.learns(NORTH), [supi(1).imsi()]);
     assert_eq!(homes.learns(NORTH), [""; 0], "once");
-    // PostgreSQL was away when the UE was there before: its home has it no more, and nobody else learns anything.
+    // PostgreSQL was away when the UE was there before: its home has it no more, and the other home learns nothing.
     assert_eq!(homes.registers(NORTH, NOW, &[(1, SECOND * 5)]), [supi(1).imsi()]);
     assert_eq!(homes.learns(SOUTH), [""; 0]);
     // A registration of unknown time is earlier than any other.
@@ -118,8 +118,14 @@ fn rows_of_another_program_are_removed_or_refused_and_a_long_queue_is_read_in_pa
     }
     let mut homes = Homes::new();
     let queue = "INSERT INTO whimbrel.deregistration SELECT '99970-010040', ";
-    homes.server.sql(&homes.name, &format!("{queue} t, n FROM (VALUES ('', 1), ('no SUPI', -9), (repeat('x', 9999), 3)) v (t, n)"));
-    homes.server.sql(&homes.name, &format!("{queue} (999700000000000 + n)::text, n FROM generate_series(1, 20000) n"));
+    homes.server.sql(
+        &homes.name,
+        &format!("{queue} t, n FROM (VALUES ('', 1), ('no SUPI', -9), (repeat('x', 9999), 3)) v (t, n)"),
+    );
+    homes.server.sql(
+        &homes.name,
+        &format!("{queue} (999700000000000 + n)::text, n FROM generate_series(1, 20000) n"),
+    );
     let mut rounds = 0;
     while !homes.database.deregistrations(&homes.file, NORTH, 100).unwrap().is_empty() {
         assert!(homes.learns(NORTH).len() <= 100);

@@ -9,7 +9,15 @@ use crate::observation::Metric;
 impl ControlLoop {
     /// Passes changes of registrations on, and carries out orders.
     pub(super) fn exchange_with_homes(&mut self, now: Instant) {
-        let Some(home) = &self.home else { return };
+        let Some(home) = &mut self.home else { return };
+        if let Some(slot) = home.new_sqn_slot() {
+            self.active.set_sqn_slot(Some(slot));
+        }
+        let cta = self.active.cta();
+        let limits = &cta.config().amf.access.slice_ues_max;
+        if let Some(shares) = home.exchange_slices(limits, cta.slice_counts()) {
+            self.active.set_slice_shares(shares.clone());
+        }
         let changed = self.active.take_changed_registrations();
         if !changed.is_empty() {
             home.changed(now, changed);

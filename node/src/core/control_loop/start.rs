@@ -32,7 +32,7 @@ use crate::core::recording::InputRecorder;
 use crate::core::replica::TakeoverState;
 use crate::core::smf_n4::SmfN4;
 use crate::core::stored_ues::StoredUeFile;
-use crate::core::subscribers::{StoredSubscribers, subscription};
+use crate::core::subscribers::{StoredSubscribers, sqn_slot, subscription};
 use crate::core::upf::LocalUpf;
 use crate::entropy::SystemEntropy;
 use crate::function::UnitFunction;
@@ -154,8 +154,9 @@ fn divide(parts: Parts) -> (CtaParts, Surroundings) {
         at_promotion: _,
     } = parts;
     let directory =
-        Directory::new(config.amf.plmn, config.home_network_keys()).with_sqn_slot(config.store.sqn_slot);
-    let home = home.map(HomeSession::new);
+        Directory::new(config.amf.plmn, config.home_network_keys()).with_sqn_slot(sqn_slot(&config, &store));
+    let shares = |store: &Store| store.slice_shares().inspect_err(|e| warn!("{e}")).unwrap_or_default();
+    let home = home.map(|link| HomeSession::new(link, shares(&store)));
     let around =
         Surroundings { config, console, n2, remembered_in, upf, smf_n4, reflector, capture, added_ues, home };
     (CtaParts { directory, store, entropy }, around)
@@ -297,8 +298,9 @@ impl ControlLoop {
             Capture::create(path)
                 .map_err(|e| format!("the capture {} cannot be written: {e}", path.display()))
         });
-        if around.home.is_some() {
+        if let Some(home) = &around.home {
             active.keep_changed_registrations();
+            active.set_slice_shares(home.shares().clone());
         }
         let local_id = config.upfs().iter().position(|u| u.address.is_none());
         let local_id = local_id.and_then(|i| u8::try_from(i).ok()).map(UpfId);

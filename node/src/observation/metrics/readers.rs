@@ -24,6 +24,7 @@ pub(super) const METRICS_WITH_READERS: &[Metric] = &[
     Metric::UesNotRestored,
     Metric::UeStorageFailures,
     Metric::PostgresFailures,
+    Metric::SqnSlotShared,
     Metric::Overloaded,
     Metric::Procedures,
     Metric::ProcedureDuration,

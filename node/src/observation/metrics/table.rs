@@ -104,6 +104,7 @@ metrics! {
         PostgresFailures "whimbrel_postgres_failures_total" Counter None Console [] "" "Times that the subscribers could not be compared with PostgreSQL, once a second while it is away (docs/postgres.md).";
         RegistrationsElsewhere "whimbrel_registrations_elsewhere_total" Counter None Console [] "" "UEs that were deregistered here as they have registered at another home since (docs/postgres.md).";
         RegistrationsUnwritten "whimbrel_registrations_unwritten" Gauge None Console [] "" "Registrations and ends of registrations that PostgreSQL does not have yet: they wait in this home's file (docs/postgres.md).";
+        SqnSlotShared "whimbrel_sqn_slot_shared" Gauge None Console [] "" "1 if another home issues SQNs in the same slot of the USIMs' arrays, else 0 (docs/postgres.md).";
         Overloaded "whimbrel_overloaded" Gauge None Console [] "" "1 while OVERLOAD START is in force at gNBs, else 0.";
         Procedures "whimbrel_procedures_total" Counter None Procedures ["procedure", "result"] "§5.2.2, §5.2.3, §5.3.1" "Procedures that have ended, by procedure and result (completed or refused).";
         ProcedureDuration "whimbrel_procedure_seconds" Histogram Seconds Procedures ["procedure", "le"] "" "Time from the first to the last message of a completed procedure.";

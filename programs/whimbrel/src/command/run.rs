@@ -328,7 +328,18 @@ impl CoreProcess {
     fn serve(mut self, open: Open, start: Start) -> Done {
         let Some(opened) = open(&mut self)? else { return Ok(()) };
         let Self {
-            options, config, file, mut signals, reload, _logging, entropy, store, console, api, replica, ..
+            options,
+            config,
+            file,
+            mut signals,
+            reload,
+            _logging,
+            entropy,
+            store,
+            console,
+            api,
+            replica,
+            ..
         } = self;
         let Opened { n2, smf_n4, upf, reflector, mark, at_promotion } = opened;
         let parts = Parts {
@@ -343,7 +354,7 @@ impl CoreProcess {
             reflector,
             capture: options.capture,
             added_ues: options.added_ues,
-            home: replica.as_ref().and_then(core::ReplicaThread::home),
+            home: replica.as_ref().map(core::ReplicaThread::home),
             at_promotion,
         };
         let control = start(parts)?;

@@ -1,4 +1,4 @@
-//! `whimbrel store`: all subscribers from one store to another.
+//! `whimbrel store`: all subscribers from one store to another, and the homes that share a store.
 
 use std::path::{Path, PathBuf};
 
@@ -29,10 +29,56 @@ pub(crate) enum StoreCommand {
         #[command(flatten)]
         config: ConfigFile,
     },
+    /// List the homes that share the subscribers in PostgreSQL, with the slots of their SQNs and the UEs that are registered at them.
+    Homes {
+        /// Remove this AMF, as the list names it, with its slot and its registrations: it is gone for good.
+        #[arg(long, value_name = "AMF")]
+        remove: Option<String>,
+        #[command(flatten)]
+        config: ConfigFile,
+    },
 }
 
 pub(crate) fn run(command: StoreCommand) -> Done {
-    let StoreCommand::Copy { source, destination, on_existing, config } = command;
+    match command {
+        StoreCommand::Copy { source, destination, on_existing, config } => {
+            run_copy(source, destination, on_existing, config)
+        }
+        StoreCommand::Homes { remove, config } => run_homes(remove, config),
+    }
+}
+
+fn run_homes(remove: Option<String>, config: ConfigFile) -> Done {
+    let (config, _) = config::load(config.config_file.as_deref()).map_err(|e| e.to_string())?;
+    let sentence = |e: StoreError| e.to_string();
+    let store = Store::open(&config.store.path, &config.store.key_in_force()).map_err(sentence)?;
+    let mut database = PostgresDatabase::new(settings(&config.store)?)?;
+    let Some(amf) = remove else {
+        let mut list = String::from("AMF            CTA  SQN slot  registered  heard of    home\n");
+        for home in database.homes(&store).map_err(sentence)? {
+            let slot = home.sqn_slot.map_or("-".into(), |slot| slot.to_string());
+            let heard = format!("{} s ago", home.seconds_ago);
+            list += &format!(
+                "{:<14} {:>3}  {slot:>8}  {:>10}  {heard:<10}  {}\n",
+                home.amf, home.cta, home.registrations, home.name
+            );
+        }
+        return print(&list);
+    };
+    let request = format!("store homes --remove {amf}");
+    let access = AuditedAccess {
+        caller: &audit::user(),
+        user: None,
+        request: &request,
+        subscriber: None,
+        outcome: "begun",
+    };
+    audit::record(&config.store.path, &config.audit, None, &access);
+    database.remove_home(&store, &amf).map_err(sentence)?;
+    print(&format!("the AMF {amf} was removed; its slot is free\n"))
+}
+
+fn run_copy(source: String, destination: String, on_existing: Existing, config: ConfigFile) -> Done {
     let (config, _) = config::load(config.config_file.as_deref()).map_err(|e| e.to_string())?;
     let request = format!("store copy {source} {destination}");
     let access = AuditedAccess {
