@@ -131,7 +131,7 @@ impl SqnSlot {
         if (number as usize) < IND_COUNT { Some(Self(number)) } else { None }
     }
 
-    /// Its number.
+    /// The number of the slot.
     pub const fn number(self) -> u8 {
         self.0
     }

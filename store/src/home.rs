@@ -1,4 +1,4 @@
-//! What this home's file keeps for the database that homes share: which home it is, and the registrations of its UEs.
+//! The part of this home's file that is for the database that homes share: the identity of the home, and the registrations of its UEs.
 //!
 //! A row of a registration has the time of the registration, and whether the database has it. So nothing is lost while the database is away or when this home is
 //! killed, and the rows can be written again to a database that has lost them. There is one row for each SUPI, its last state.
@@ -34,7 +34,7 @@ pub(crate) const TABLES: &str = "
     CREATE INDEX IF NOT EXISTS registration_unwritten ON registration (supi) WHERE is_written = 0;
 ";
 
-/// Which home this is, and what it has leased.
+/// The identity of this home, and what it has leased.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HomeRecord {
     /// Random name of this file.
@@ -66,7 +66,7 @@ impl OwnRegistration {
 }
 
 impl Store {
-    /// Which home this is. The file gets its name when it is read first.
+    /// The identity of this home. The file gets its name when it is read first.
     pub fn home(&self) -> Result<HomeRecord, StoreError> {
         let sql = "SELECT file, amf, cta, writes, sqn_slot FROM home";
         let read = self.db.prepare_cached(sql).and_then(|mut s| {
@@ -92,7 +92,7 @@ impl Store {
         self.home()
     }
 
-    /// Keeps which home this is.
+    /// Keeps the identity of this home, and what it has leased.
     pub fn set_home(&mut self, home: &HomeRecord) -> Result<(), StoreError> {
         let sql = "UPDATE home SET amf = ?1, cta = ?2, writes = ?3, sqn_slot = ?4";
         let done = self.db.execute(sql, params![home.amf, home.cta, home.writes, home.sqn_slot]);

@@ -134,7 +134,7 @@ pub struct Directory {
 pub enum RegistrationChange {
     /// The subscriber has registered, again or for the first time.
     Registered,
-    /// It is not registered any more.
+    /// The subscriber is not registered any more.
     Deregistered,
 }
 

@@ -121,7 +121,7 @@ impl HomeLink {
 }
 
 /// The control thread's end, while it serves UEs.
-pub(super) struct HomeSession {
+pub(super) struct HomeExchange {
     link: Arc<HomeLink>,
     has_begun: bool,
     sqn_slot: u8,
@@ -130,7 +130,7 @@ pub(super) struct HomeSession {
     reported: BTreeMap<SNssai, SliceUse>,
 }
 
-impl HomeSession {
+impl HomeExchange {
     /// `shares`: those of the file.
     pub(super) fn new(link: Arc<HomeLink>, shares: BTreeMap<SNssai, u32>) -> Self {
         Self { link, has_begun: false, sqn_slot: NO_SLOT, shares, reported: BTreeMap::new() }
@@ -227,7 +227,7 @@ impl HomeSession {
     }
 }
 
-impl Drop for HomeSession {
+impl Drop for HomeExchange {
     fn drop(&mut self) {
         *self.link.state() = LinkState::default();
         self.link.has_orders.store(false, Ordering::Release);
@@ -254,7 +254,7 @@ mod tests {
     fn a_registration_after_an_order_is_in_force_and_written_after_it() {
         let link = link();
         assert!(link.take().is_none(), "a CTA replica writes nothing");
-        let mut control = HomeSession::new(link.clone(), BTreeMap::new());
+        let mut control = HomeExchange::new(link.clone(), BTreeMap::new());
         control.begin(BTreeSet::from([supi(1), supi(2)]));
         assert_eq!(link.take().unwrap().registered.unwrap().len(), 2);
         link.order(vec![supi(1), supi(2)]);
@@ -282,7 +282,7 @@ mod tests {
         let link = link();
         let slice = SNssai::sst(1);
         let limits = BTreeMap::from([(slice, 10)]);
-        let mut control = HomeSession::new(link.clone(), BTreeMap::from([(slice, 6)]));
+        let mut control = HomeExchange::new(link.clone(), BTreeMap::from([(slice, 6)]));
         control.begin(BTreeSet::new());
         assert!(control.exchange_slices(&limits, [(slice, 4)].into_iter()).is_none());
         let of = |used, share| BTreeMap::from([(slice, SliceUse { most: 10, used, share })]);

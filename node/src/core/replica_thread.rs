@@ -84,7 +84,7 @@ impl ReplicaThread {
     }
 }
 
-/// Which AMF this is. The two CTAs of a unit share a file, and those of two hosts have one each.
+/// The AMF that this home is. The two CTAs of a unit share a file, and those of two hosts have one each.
 fn place(config: &Config) -> HomePlace {
     let plmn: String = config.amf.plmn.digits().map(|digit| char::from(b'0' + digit)).collect();
     let [region, set, pointer] = config.amf.amf_id.octets();
@@ -112,7 +112,7 @@ struct Following {
     /// The failure that was logged last; none: it answers.
     logged: Option<String>,
     link: Arc<HomeLink>,
-    /// Which AMF this is.
+    /// The AMF that this home is.
     place: HomePlace,
     /// The database may have shares of slices' limits of this AMF.
     has_shares: bool,

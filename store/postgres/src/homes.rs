@@ -13,7 +13,7 @@ use crate::failure::failure_of;
 /// Writes after which the file keeps their number: a kill loses fewer.
 const WRITES_KEPT_EVERY: i64 = 64;
 
-/// Which AMF this home is.
+/// The AMF that this home is, or a CTA of it.
 #[derive(Clone, Debug)]
 pub struct HomePlace {
     /// The digits of its PLMN, `-`, and its AMF identifier in six hexadecimal digits (TS 23.003 §2.10.1).
@@ -55,7 +55,7 @@ pub struct ListedHome {
     pub amf: String,
     /// Number of the CTA.
     pub cta: i32,
-    /// Its name.
+    /// A name for the operator.
     pub name: String,
     /// When it was heard of last.
     pub seconds_ago: i64,

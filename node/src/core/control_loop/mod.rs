@@ -36,7 +36,7 @@ use super::control_thread::{Parts, SPIN, StopRequest};
 use super::core_time::CoreTime;
 use super::early::EarlyMessage;
 use super::foresight::Foresight;
-use super::home_link::HomeSession;
+use super::home_link::HomeExchange;
 use super::recording::InputRecorder;
 use super::smf_n4::SmfN4;
 use super::stored_ues::StoredUeFile;
@@ -120,7 +120,7 @@ pub(super) struct ControlLoop {
     /// Registered UEs on the disk, for the next start.
     stored_ues: Option<StoredUeFile>,
     /// The exchange with other homes of the same subscribers.
-    home: Option<HomeSession>,
+    home: Option<HomeExchange>,
     /// The prediction of handovers.
     foresight: Option<Foresight>,
     /// The broker of veiled UEs.

@@ -25,7 +25,7 @@ use crate::core::added_ues::AddedUes;
 use crate::core::control_thread::{Cta, Parts};
 use crate::core::core_time::CoreTime;
 use crate::core::foresight::Foresight;
-use crate::core::home_link::HomeSession;
+use crate::core::home_link::HomeExchange;
 use crate::core::last_inputs::LastInputs;
 use crate::core::n2::{N2Associations, labelled};
 use crate::core::recording::InputRecorder;
@@ -105,7 +105,7 @@ struct Surroundings {
     reflector: Option<ReflectorThread>,
     capture: Option<PathBuf>,
     added_ues: u32,
-    home: Option<HomeSession>,
+    home: Option<HomeExchange>,
 }
 
 /// The part that differs between deployments.
@@ -156,7 +156,7 @@ fn divide(parts: Parts) -> (CtaParts, Surroundings) {
     let directory =
         Directory::new(config.amf.plmn, config.home_network_keys()).with_sqn_slot(sqn_slot(&config, &store));
     let shares = |store: &Store| store.slice_shares().inspect_err(|e| warn!("{e}")).unwrap_or_default();
-    let home = home.map(|link| HomeSession::new(link, shares(&store)));
+    let home = home.map(|link| HomeExchange::new(link, shares(&store)));
     let around =
         Surroundings { config, console, n2, remembered_in, upf, smf_n4, reflector, capture, added_ues, home };
     (CtaParts { directory, store, entropy }, around)
