@@ -194,6 +194,9 @@ impl Following {
                 let passes = matches!(&e, StoreError::Database(failure) if failure.passes());
                 self.failed(&e);
                 self.console.metrics.add(Metric::PostgresFailures, 1);
+                if let Ok(count) = self.replica.unwritten_registrations_count() {
+                    self.console.metrics.set(Metric::RegistrationsUnwritten, count);
+                }
                 Some(if passes { LOOK_INTERVAL } else { RETRY_INTERVAL })
             }
         }
@@ -265,7 +268,11 @@ impl Following {
     fn note_registrations(&mut self) -> Result<bool, StoreError> {
         let Some(taken) = self.link.take() else { return Ok(false) };
         let Some(registrations) = &mut self.registrations else { return Ok(false) };
-        registrations.has_rows_to_compare |= taken.registered.is_some();
+        if taken.registered.is_some() {
+            registrations.has_rows_to_compare = true;
+            // Orders to the control thread before this one may not have been carried out.
+            registrations.carried_out.clear();
+        }
         let compared =
             taken.registered.as_ref().map_or(Ok(()), |all| self.replica.compare_registrations(all));
         // What has changed since then comes after it.
