@@ -196,8 +196,10 @@ fn homes_together_never_admit_more_than_the_limit_and_what_one_does_not_need_the
     // A database that has lost the leases: a home that looks first gets nothing that another one has.
     let mut shares = Shares { homes, in_force: [60, 40], used: [55, 35], most: 100 };
     server.sql(&name, "UPDATE whimbrel.epoch SET epoch = 'of the server before'");
-    (0..4).for_each(|n| shares.look(n % 2));
-    assert_eq!(shares.in_force, [60, 40], "the server has just started");
+    for n in [0, 1, 0, 1] {
+        shares.look(n);
+        assert_eq!(shares.in_force, [60, 40], "the server has just started");
+    }
     server.sql(&name, "UPDATE whimbrel.epoch SET since = clock_timestamp() - interval '11 s'");
     for n in [0, 0, 1, 0, 1] {
         shares.look(n);
