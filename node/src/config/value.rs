@@ -45,12 +45,49 @@ plain_values! {
     Dnn: "a DNN of letters, digits, hyphens and dots, such as internet";
     Ipv4Addr: "an IPv4 address, such as 8.8.8.8";
     Ipv6Addr: "an IPv6 address, such as 2001:4860:4860::8888";
-    IpAddr: "an IP address, such as 192.0.2.1 or 2001:db8::1";
     Region: "a geohash of 2 to 24 digits 0 to 3, or the larger region's name and its own, such as north/harbour";
-    SocketAddr: "an IP address and a port, such as 127.0.0.1:8080 or [::1]:8080";
     u8: "a whole number of 0 to 255";
     u16: "a whole number of 0 to 65535";
     u32: "a whole number of 0 to 4294967295";
+}
+
+/// A value that begins with `${NAME}`, the address in an environment variable (a pod's address is known to its environment alone): NAME, and the rest.
+fn variable_in(text: &str) -> Option<(&str, &str)> {
+    text.strip_prefix("${")?.split_once('}')
+}
+
+/// The address in an environment variable.
+fn address_in(name: &str) -> Result<IpAddr, String> {
+    let address = std::env::var(name).ok().and_then(|text| text.trim().parse().ok());
+    address.ok_or_else(|| format!("an IP address, or set the environment variable {name} to one"))
+}
+
+impl Value for IpAddr {
+    fn read(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        match variable_in(text) {
+            Some((name, "")) => address_in(name),
+            _ => text.parse().map_err(|_| "an IP address, such as 192.0.2.1 or 2001:db8::1".into()),
+        }
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Value for SocketAddr {
+    fn read(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let expected = || "an IP address and a port, such as 127.0.0.1:8080 or [::1]:8080".to_string();
+        let Some((name, rest)) = variable_in(text) else { return text.parse().map_err(|_| expected()) };
+        let port = rest.strip_prefix(':').and_then(|port| port.parse().ok()).ok_or_else(expected)?;
+        Ok(SocketAddr::new(address_in(name)?, port))
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
 }
 
 /// Tracking areas that belong together, as `1+2+3`.
@@ -311,6 +348,23 @@ mod tests {
         for s in ["1h", "54min", "6s", "1500ms", "0s"] {
             assert_eq!(Duration::read(s).unwrap().show(), s);
         }
+    }
+
+    #[test]
+    fn an_address_can_be_that_of_an_environment_variable() {
+        // What each test has in its environment is no address; tests/interop/packages.sh checks configurations with one.
+        let name = "${CARGO_MANIFEST_DIR}";
+        let refused =
+            Err("an IP address, or set the environment variable CARGO_MANIFEST_DIR to one".to_string());
+        assert_eq!(IpAddr::read(name), refused);
+        assert_eq!(SocketAddr::read(&format!("{name}:7390")), refused.map(|_: IpAddr| unreachable!()));
+        for bad in ["${NAME", "${NAME}", "${NAME}1", "${}", "${NAME}:7390"] {
+            assert!(IpAddr::read(bad).is_err(), "{bad}");
+        }
+        for bad in ["${NAME}", "${NAME}:", "${NAME}:70000", "${NAME}7390"] {
+            assert!(SocketAddr::read(bad).is_err(), "{bad}");
+        }
+        assert_eq!(variable_in("${POD_IP}:7390"), Some(("POD_IP", ":7390")));
     }
 
     #[test]
