@@ -20,9 +20,14 @@ install -m 755 "$WHIMBREL" "$tmp/whimbrel"
 
 # A Secret is mounted with `defaultMode` 0400, to which a kubelet adds what the group may read; other volumes are the group's, which may write.
 mkdir "$tmp/config" "$tmp/key" "$tmp/store" "$tmp/run"
-cat >"$tmp/config/whimbrel.yaml" <<END
-n2: { addresses: [127.0.0.31] }
-n3: { address: 127.0.0.31 }
+# The address is that of the pod, which the configuration takes from its environment; another home is away.
+export POD_IP=127.0.0.31
+cat >"$tmp/config/whimbrel.yaml" <<'END'
+n2: { addresses: ["${POD_IP}"] }
+n3: { address: "${POD_IP}" }
+peer_amfs: { listen: "${POD_IP}:7390", amfs: [{ pointer: 1, tacs: [2], addresses: ["127.0.0.32:7390"] }] }
+END
+cat >>"$tmp/config/whimbrel.yaml" <<END
 api: { address: "127.0.0.1:8081" }
 store: { path: $tmp/store/whimbrel.db, key_file: $tmp/store/whimbrel.key }
 unit: { enabled: true, directory: $tmp/run }

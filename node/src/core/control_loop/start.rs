@@ -311,7 +311,11 @@ impl ControlLoop {
         let version = control.version;
         let signalling_octets = (config.api.signalling_mib as usize) << 20;
         console.signalling(|s| s.limit(signalling_octets));
-        let peer_amfs = PeerAmfs::open(&config.peer_amfs, control.amf.amf_id, now)?;
+        let peer_amfs = match serves_ues {
+            true => PeerAmfs::open(&config.peer_amfs, control.amf.amf_id, now)?,
+            // The UPF of a unit has the same configuration as its CTAs.
+            false => None,
+        };
         let open = config.open.as_ref().filter(|_| serves_ues);
         let brokers = open.map(|open| Brokers::start(&config, open, console.clone())).transpose()?;
         let network_functions = match serves_ues {
