@@ -85,6 +85,25 @@ pub(crate) fn write(
     written
 }
 
+/// Writes a backup to a stream: out of a container, from which no other program could copy a file. It is made beside the store first. Errors: one sentence.
+pub(crate) fn stream(
+    config: &Config,
+    file: Option<&Path>,
+    out: &mut impl Write,
+    with_key: bool,
+    lock: Option<&Lock>,
+) -> Result<Written, String> {
+    let made = suffixed(&config.store.path, ".backup");
+    // Of a command that was killed.
+    let _ = fs::remove_file(&made);
+    let written = write(config, file, &made, with_key, lock)?;
+    let copied =
+        whimbrel_files::open(&made).and_then(|mut made| io::copy(&mut made, out)).and_then(|_| out.flush());
+    let _ = fs::remove_file(&made);
+    copied.map_err(|e| format!("the backup cannot be written: {e}"))?;
+    Ok(written)
+}
+
 fn write_draft(
     config: &Config,
     file: Option<&Path>,

@@ -16,7 +16,7 @@ use whimbrel_node::subscribers;
 pub(crate) struct BackupOptions {
     #[command(subcommand)]
     command: Option<BackupCommand>,
-    /// File to write, readable by its owner only.
+    /// File to write, readable by its owner only; - writes standard output.
     #[arg(required = true)]
     file: Option<PathBuf>,
     /// Seal the backup for the public key in this file (`whimbrel backup keygen`).
@@ -108,10 +108,17 @@ pub(crate) fn backup(options: &BackupOptions) -> Done {
         }
     };
     let (config, file) = config::load(options.config.config_file.as_deref()).map_err(|e| e.to_string())?;
-    let written = backup::write(&config, file.as_deref(), to, !options.without_key, lock.as_ref())?;
+    let is_streamed = to.as_os_str() == "-";
+    let written = if is_streamed {
+        let out = &mut std::io::stdout().lock();
+        backup::stream(&config, file.as_deref(), out, !options.without_key, lock.as_ref())?
+    } else {
+        backup::write(&config, file.as_deref(), to, !options.without_key, lock.as_ref())?
+    };
     recorded(&config.store.path, &config.audit, "backup");
     let subscribers = written.subscribers;
-    let mut text = format!("{} was written: {subscribers} subscribers, and these files:\n", to.display());
+    let name = if is_streamed { "the backup".into() } else { to.display().to_string() };
+    let mut text = format!("{name} was written: {subscribers} subscribers, and these files:\n");
     for path in &written.files {
         text += &format!("  {}\n", path.display());
     }
@@ -125,6 +132,10 @@ pub(crate) fn backup(options: &BackupOptions) -> Done {
         (true, Some(Lock::Passphrase(_))) => "It is sealed: only the passphrase opens it.\n",
         (false, _) => "It lacks the key file: keep that elsewhere, or the subscribers' keys are lost.\n",
     };
+    if is_streamed {
+        eprint!("{text}");
+        return Ok(());
+    }
     print(&text)
 }
 
