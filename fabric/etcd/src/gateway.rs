@@ -163,7 +163,9 @@ impl Gateway {
         }
         let AuthenticateAnswer { token, error } = serde_json::from_slice(&answer).unwrap_or_default();
         if !ok || token.is_empty() {
-            let error: String = error.chars().take(200).collect();
+            // The gateway refuses certificates with a common name in plain text.
+            let error = if error.is_empty() { String::from_utf8_lossy(&answer).into_owned() } else { error };
+            let error: String = error.trim().chars().filter(|c| !c.is_control()).take(200).collect();
             return Err(format!("etcd at {} does not accept the user {user}: {error}", at.authority));
         }
         *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(token.clone());
