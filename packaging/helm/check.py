@@ -165,6 +165,8 @@ for settings, expected in CASES.items():
         wrong(f"with {settings!r} the core has the capabilities {capabilities}")
     if "drop: [ALL]" not in stateful or "readOnlyRootFilesystem: true" not in stateful:
         wrong("a capability is not dropped, or the root file system can be written")
+    if any("httpGet" in d or "tcpSocket" in d or "livenessProbe" not in d for d in documents if kind_of(d) == "StatefulSet"):
+        wrong("a pod has no probe that asks its program")
     grace = int(re.search(r"terminationGracePeriodSeconds: (\d+)", stateful).group(1))
     if ("preStop" in stateful) != ("drain" in settings) or grace != (180 if "drain" in settings else 60):
         wrong(f"a home has {grace} s to end")
