@@ -8,7 +8,7 @@ use whimbrel_control::amf::{OverloadOrder, Warning, WarningArea, WarningError, c
 use whimbrel_ids::{GlobalGnbId, NrCellId, PlmnId, Tai};
 use whimbrel_node::config;
 use whimbrel_node::observation::{
-    ConsoleCommand, DisconnectedView, ForesightView, OverloadView, WarningView,
+    ConsoleCommand, DisconnectedView, ForesightView, OverloadView, RemovalOrder, RemovalView, WarningView,
 };
 use whimbrel_store::{TacNumber, Text, TextForm};
 
@@ -189,6 +189,43 @@ pub(super) async fn overload(
     _: RoutedRequest,
 ) -> HandlerResult<Json<OverloadView>> {
     TypedReply::json(&shared.console.commands.ask(|reply| ConsoleCommand::Overload(None, reply)).await?)
+}
+
+pub(super) async fn removal(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+) -> HandlerResult<Json<RemovalView>> {
+    ordered_removal(&shared, None).await
+}
+
+/// The AMF that takes the UEs over.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct SuccessorQuery {
+    /// Its name in `peer_amfs`; without it, the first one of the set that is connected.
+    successor: Option<String>,
+}
+
+pub(super) async fn begin_removal(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    Query(query): Query<SuccessorQuery>,
+) -> HandlerResult<Json<RemovalView>> {
+    ordered_removal(&shared, Some(RemovalOrder::Begin(query.successor))).await
+}
+
+pub(super) async fn end_removal(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+) -> HandlerResult<Json<RemovalView>> {
+    ordered_removal(&shared, Some(RemovalOrder::End)).await
+}
+
+async fn ordered_removal(
+    shared: &HandlerContext,
+    order: Option<RemovalOrder>,
+) -> HandlerResult<Json<RemovalView>> {
+    let view = shared.console.commands.ask(|reply| ConsoleCommand::Removal(order, reply)).await?;
+    TypedReply::json(&view.map_err(ProblemDetails::conflict)?)
 }
 
 pub(super) async fn foresight(

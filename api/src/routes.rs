@@ -514,6 +514,18 @@ pub(super) static ROUTES: &[Route] = &[
         "show_overload", "Whether OVERLOAD START is in force at gNBs"
     ),
     route!(
+        GET "/api/v1/removal" READ, ran::removal,
+        "show_removal", "The planned removal of this AMF from its set"
+    ),
+    route!(
+        POST "/api/v1/removal" OPERATE, ran::begin_removal,
+        "begin_removal", "Give all UEs to another AMF of the set (TS 23.501 §5.21.2.2.1)"
+    ),
+    route!(
+        DELETE "/api/v1/removal" OPERATE, ran::end_removal,
+        "end_removal", "End the removal: this AMF serves new UEs again"
+    ),
+    route!(
         GET "/api/v1/foresight" READ, ran::foresight,
         "show_foresight", "The state of the prediction of handovers"
     ),

@@ -125,6 +125,9 @@ fn control(console: &Console, command: ConsoleCommand) {
             let overloaded = order == Some(OverloadOrder::Start);
             reply.send(OverloadView { overloaded, order: "rule".into() }).is_ok()
         }
+        ConsoleCommand::Removal(_, reply) => {
+            reply.send(Err("no other AMF of this one's set is connected".into())).is_ok()
+        }
         ConsoleCommand::Foresight(reply) => reply.send(ForesightView::default()).is_ok(),
         ConsoleCommand::ResetGnb(gnb, reply) => {
             reply.send((gnb.gnb_id == 1).then(|| begin(Target::Reset(gnb)))).is_ok()

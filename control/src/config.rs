@@ -208,6 +208,26 @@ impl Amf {
         tai.plmn == self.plmn && self.tacs.contains(&tai.tac)
     }
 
+    /// True for an AMF of the same set as this one (TS 23.501 §5.19): any of a set can serve a UE of the set.
+    pub fn is_of_set(&self, amf_id: AmfId) -> bool {
+        (amf_id.region, amf_id.set()) == (self.amf_id.region, self.amf_id.set())
+    }
+
+    /// The peer AMF of this identifier.
+    pub fn peer_amf(&self, amf_id: AmfId) -> Option<PeerAmfId> {
+        let at = self.peer_amfs.iter().position(|n| n.amf_id == amf_id)?;
+        u8::try_from(at).ok().map(PeerAmfId)
+    }
+
+    /// The peer AMFs of this one's set.
+    pub fn others_of_set(&self) -> impl Iterator<Item = PeerAmfId> {
+        (0u8..)
+            .map(PeerAmfId)
+            .zip(&self.peer_amfs)
+            .filter(|(_, n)| self.is_of_set(n.amf_id))
+            .map(|(id, _)| id)
+    }
+
     /// The other AMF that serves a tracking area.
     pub fn peer_amf_of(&self, tai: Tai) -> Option<PeerAmfId> {
         let at = self.peer_amfs.iter().position(|n| tai.plmn == self.plmn && n.tacs.contains(&tai.tac))?;
@@ -233,6 +253,8 @@ pub struct Smf {
     pub node_id: IpAddr,
     /// The UPFs, by [`UpfId`](crate::UpfId): one at least, and at most [`UPFS_MAX`](crate::UPFS_MAX).
     pub upfs: Vec<Upf>,
+    /// The name of the SMF set, if AMFs of a set share UPFs (TS 23.003 §28.14): its SMFs may go on with each other's sessions.
+    pub set_id: Option<String>,
     /// What becomes of packets for a UE that is between two gNBs.
     pub handover_downlink: HandoverDownlink,
     /// Outer DSCP of packets to gNBs, by 5QI, where it differs from [`dscp_of`](crate::policy::dscp_of).

@@ -108,7 +108,9 @@ fn tick(ue: Ue) {
 fn handle_command(ue: Ue, command: Command) {
     if ue.with(|p| p.remote_amf.is_some()) {
         match command {
-            Command::Superseded | Command::Deregister => return smf::remote_amf::release_all(ue),
+            Command::Superseded | Command::RegisteredElsewhere | Command::Deregister => {
+                return smf::remote_amf::release_all(ue);
+            }
             Command::SubscriptionChanged => return smf::remote_amf::subscription_changed(ue),
             Command::PolicyChanged => {
                 smf::policy_change::policy_changed(ue);
@@ -116,6 +118,7 @@ fn handle_command(ue: Ue, command: Command) {
             }
             // Another AMF has the UE's connection.
             Command::ConnectionLost(_)
+            | Command::Relocate { .. }
             | Command::NotifyReachable
             | Command::Locate(_)
             | Command::LocalTimeChanged => return,
@@ -128,13 +131,14 @@ fn handle_command(ue: Ue, command: Command) {
         }
         // The AMF to which the UE is moving has registered it, and takes the sessions before it says so: this context ends with the transfer
         // (TS 23.502 §4.2.2.2.2 step 14).
-        Command::Superseded if ue.with(|p| p.amf.outbound().is_some()) => {}
+        Command::RegisteredElsewhere if ue.with(|p| p.amf.outbound().is_some()) => {}
         // The UDM has the subscriber in another slot: there is nothing to deregister there.
-        Command::Superseded => {
+        Command::Superseded | Command::RegisteredElsewhere => {
             ue.with(|p| p.amf.registered = false);
             amf::deregistration::implicitly(ue, DeregistrationReason::Superseded);
         }
         Command::Deregister => amf::deregistration::by_network(ue),
+        Command::Relocate { to, gnb } => amf::n14::removal::relocate(ue, to, gnb),
         Command::NotifyReachable => amf::reachability::notify(ue),
         Command::Locate(wish) => amf::location_reporting::ask(ue, wish),
         Command::ModifySession(psi, modification) => smf::pending_change::by_operator(ue, psi, modification),

@@ -303,8 +303,17 @@ pub enum Command {
     ConnectionLost(AssociationId),
     /// The subscriber registered again in another slot: this context ends (TS 23.502 §4.2.2.2.2 step 14e).
     Superseded,
+    /// The UDM has the subscriber at another AMF (TS 29.503 §5.3.2.3.2): this context ends, unless the UE is moving to an AMF, which ends it by itself.
+    RegisteredElsewhere,
     /// The operator deregisters the UE (TS 23.502 §4.2.2.3.3).
     Deregister,
+    /// This AMF is to be removed: the UE goes to this one of the set (TS 23.501 §5.21.2.2.1).
+    Relocate {
+        /// The AMF that takes it over.
+        to: PeerAmfId,
+        /// The gNB of its connection, which goes along; without it, the connection is released first.
+        gnb: Option<GlobalGnbId>,
+    },
     /// Report when the UE becomes reachable (TS 23.502 §4.2.5.2).
     NotifyReachable,
     /// The operator requests location reports (TS 23.502 §4.10).

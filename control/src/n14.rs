@@ -9,6 +9,7 @@
 //! | [`N14Body::HandoverComplete`] and its answer | N2InfoNotify, §5.2.2.3.6 |
 //! | [`N14Body::TransferUeContext`] and its two answers | UEContextTransfer, §5.2.2.2.1 |
 //! | [`N14Body::Registered`] and its answer, [`N14Body::NotRegistered`] | RegistrationStatusUpdate, §5.2.2.2.2 |
+//! | [`N14Body::ForwardUeContext`] | none: TS 23.501 §5.21.2.2.1 has it between the AMFs of a set |
 //! | [`N14Body::Replica`], [`N14Body::ReplicaGone`], [`N14Body::WholeRequested`] | none: Neutrino §4.3 |
 //!
 //! The UE context is the UE's flat form ([`Checkpoint`](crate::Checkpoint)); gNBs' messages are contained as received. The SMF is a part
@@ -19,7 +20,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_ids::{AmfUeNgapId, PduSessionId, Seid, Tmsi};
+use whimbrel_ids::{AmfId, AmfUeNgapId, GlobalGnbId, PduSessionId, Seid, Tmsi};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::Cause;
 use whimbrel_ngap::msg::HandoverFailure;
@@ -74,7 +75,7 @@ pub enum N14Body {
     HandoverComplete,
     /// Source to target: the outcome there.
     Completed(TransferCompletion),
-    /// Target to source: a UE of the source requests registration here. Repeated until it is answered.
+    /// Target to source: a UE of the source requests registration or service here. Repeated until it is answered.
     TransferUeContext(UeProof),
     /// Source to target: the UE's context.
     UeContextTransferred(Box<TransferredUe>),
@@ -89,9 +90,15 @@ pub enum N14Body {
     },
     /// Target to source: the UE is not registered there with what was transferred.
     NotRegistered,
+    /// Target to source: the UE that it forwards has registered at the target by itself, so that the source's context is out of date.
+    RegisteredThere,
+    /// Source to target: the source is to be removed, and gives this UE to another AMF of its set (TS 23.501 §5.21.2.2.1).
+    ForwardUeContext(Box<ForwardedUe>),
+    /// Source to target: a message of the gNB about a connected UE that was forwarded, from a gNB that does not know of the removal yet.
+    Uplink(#[serde(with = "crate::flat::octets::owned")] Vec<u8>),
     /// Source to target, ahead of any transfer: the checkpoint of a UE, or the delta from the one before. The relation names the UE alone, as in the two that
     /// follow. These three are exchanged beside the CTAs, which take and send whole messages: `PeerReplicas` in `resilience`.
-    Replica(Flat),
+    Replica(Box<UeTransferState>),
     /// Source to target: the UE is gone, or its checkpoint is not sent any more.
     ReplicaGone,
     /// Target to source: the checkpoint that a delta of the UE begins at is not here; the message that had it is to be sent whole.
@@ -117,6 +124,8 @@ impl N14Body {
             | Self::Completed(_)
             | Self::UeContextTransferred(_)
             | Self::UeContextNotTransferred(_)
+            | Self::ForwardUeContext(_)
+            | Self::Uplink(_)
             | Self::Replica(_)
             | Self::ReplicaGone => true,
             Self::UeContextCreated(_)
@@ -125,6 +134,7 @@ impl N14Body {
             | Self::TransferUeContext(_)
             | Self::Registered { .. }
             | Self::NotRegistered
+            | Self::RegisteredThere
             | Self::WholeRequested => false,
         }
     }
@@ -165,12 +175,14 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// The proof of a UE that registers elsewhere.
+/// The proof of a UE that comes to another AMF: it registers there, or requests service from another AMF of its set.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UeProof {
-    /// Its 5G-TMSI at the source.
+    /// The AMF that gave it its 5G-GUTI: the source, or an AMF of its set that has given the UE to it.
+    pub amf_id: AmfId,
+    /// Its 5G-TMSI there.
     pub tmsi: Tmsi,
-    /// Its REGISTRATION REQUEST as received, protected under the keys that the source has.
+    /// Its REGISTRATION REQUEST or SERVICE REQUEST as received, protected under the keys that the source has.
     #[serde(with = "crate::flat::octets::owned")]
     pub nas: Vec<u8>,
 }
@@ -184,6 +196,24 @@ pub struct TransferredUe {
     pub state: Flat,
     /// As in [`UeContextCreateData::upfs`].
     pub upfs: Vec<(PduSessionId, IpAddr)>,
+}
+
+/// The context of a UE that an AMF gives up, or a replica of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct UeTransferState {
+    /// Its state, as in [`UeContextCreateData::state`]; of a replica perhaps the [`Delta`](crate::Delta) from the one before.
+    pub state: Flat,
+    /// As in [`UeContextCreateData::upfs`].
+    pub upfs: Vec<(PduSessionId, IpAddr)>,
+}
+
+/// A UE that its AMF gives up.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ForwardedUe {
+    /// Its context, and where its sessions are.
+    pub ue: UeTransferState,
+    /// The gNB that serves it: its connection goes along, under its names.
+    pub gnb: Option<GlobalGnbId>,
 }
 
 /// The target's prepared resources.

@@ -22,6 +22,9 @@ impl UeContext {
             return None;
         }
         (self.clock, self.terms, self.lanes) = (RESTORED_CLOCK, (0, 0), Lanes::default());
+        if !exact {
+            self.doubt_nas_counts();
+        }
         let amf = &mut self.amf;
         (
             amf.connection,
@@ -32,9 +35,6 @@ impl UeContext {
         (amf.security.proposed, amf.security.next_hop, amf.recently_released, amf.inactivity_deadline) =
             (None, None, None, None);
         amf.initial_nas_digest = 0;
-        if !exact {
-            amf.security.authenticated_at = Some(Instant::ZERO);
-        }
         self.intermediate_upfs.clear(); // anchors serve the UE until its next handover
         self.sessions.retain(|_, s| s.n3.is_some() && !s.emergency);
         for s in self.sessions.values_mut() {
@@ -44,6 +44,11 @@ impl UeContext {
         self.amf.implicit_deregistration_at = Some(reach::implicitly_deregistered_at(&self, timers, now));
         reach::becomes_idle(&mut self, now);
         Some(self)
+    }
+
+    /// NAS COUNTs may have been used that this context does not show: the UE is authenticated before anything is sent under its keys.
+    pub fn doubt_nas_counts(&mut self) {
+        self.amf.security.authenticated_at = Some(Instant::ZERO);
     }
 
     /// The context after a restart of the control plane alone, where nothing has happened since it was written: the UPFs have its sessions (TS 23.527

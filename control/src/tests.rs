@@ -284,7 +284,7 @@ fn a_ue_at_rest_is_small() {
     let sizes =
         [size_of::<UeContext>(), size_of::<SmContext>(), size_of::<whimbrel_security::NasSecurityContext>()];
     println!("UE {}, SmContext {}, NasSecurityContext {} octets", sizes[0], sizes[1], sizes[2]);
-    assert!(sizes[0] <= 600 && sizes[1] <= 256 && sizes[2] <= 64, "{sizes:?}");
+    assert!(sizes[0] <= 608 && sizes[1] <= 256 && sizes[2] <= 64, "{sizes:?}");
 }
 
 #[test] // TS 24.501 §5.5.1.2.4 MICO: granted with the active time and the periodic timer that were asked for; or left out

@@ -91,6 +91,7 @@ pub(crate) fn config() -> Config {
             data_networks: BTreeMap::from([("internet".parse().unwrap(), network)]),
             node_id: Ipv4Addr::LOCALHOST.into(),
             upfs: vec![crate::config::Upf::default()],
+            set_id: None,
             handover_downlink: Default::default(),
             marking: Default::default(),
             buffering: Default::default(),

@@ -135,7 +135,7 @@ if found:
 
 ONE = ["PodDisruptionBudget", "Secret", "Service", "Service", "StatefulSet"]
 # What each home has to have of its own; another program's rule on tracking areas does not matter here.
-HOMES = "replicas=2,homesMax=3,homes.1.tacs={2},homes.2.tacs={3}"
+HOMES = "replicas=2,homesMax=3"
 UPF = "upfs[0].name=east,upfs[0].address=192.0.2.3:8805,upfs[0].node=n1,upfPeers={10.0.0.0/8}"
 CASES = {
     "": ["Secret", *ONE],

@@ -25,9 +25,9 @@ pub use cpf::{
 };
 pub use cta::{
     AmfQuery, AnswerTimes, ChargingQuery, Cta, CtaOrder, Entropy, Input, Inspect, LogLimits, N14Error,
-    OrderOutcome, Outbox, PolicyQuery, ProtocolViolation, ReplicationCounters, RestorationOutcome,
-    RestoreError, SmfQuery, StoredAmf, StoredUe, StoredUes, SurvivingState, TakeoverTime, ToStore, UdmQuery,
-    UpfChange, VersionFigures,
+    OrderOutcome, Outbox, PolicyQuery, ProtocolViolation, RemovalProgress, ReplicationCounters,
+    RestorationOutcome, RestoreError, SmfQuery, StoredAmf, StoredUe, StoredUes, SurvivingState, TakeoverTime,
+    ToStore, UdmQuery, UpfChange, VersionFigures,
 };
-pub use peer_replicas::{PeerMessageOutcome, PeerReplicaCounters, PeerReplicas};
+pub use peer_replicas::{PEER_LOST_AFTER, PeerMessageOutcome, PeerReplicaCounters, PeerReplicas};
 pub use version::CodeVersion;

@@ -5,13 +5,21 @@
 //! peer has, and what has changed since. The peer completes the message ([`PeerReplicas::receive`]). If it lacks that very checkpoint, it asks for the whole
 //! message, which the source keeps until then.
 //!
+//! A peer that is lost is served from its replicas ([`PeerReplicas::answer_in_place_of`]): its UEs come here one by one, and are authenticated, since their newest
+//! NAS COUNTs may not be in the replica (TS 23.501 §5.21.2.3).
+//!
 //! All of this stands between a CTA and its link to a peer. What a CTA takes and sends are whole messages, so its log, its replica and the UE's procedures
 //! do not know of it; whatever is lost here costs octets and a round trip, and no UE. It starts empty with each process.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::time::Duration;
 
-use whimbrel_control::amf::{N14, N14Body, PeerAmfId, Relation};
+use whimbrel_control::amf::{
+    N14, N14Body, PeerAmfId, Relation, TransferCompletion, TransferredUe, UeProof, UeTransferState,
+};
 use whimbrel_control::{Checkpoint, Delta, Flat, UeId};
+use whimbrel_ids::{AmfId, PduSessionId, Tmsi};
 
 use crate::ToStore;
 
@@ -19,6 +27,10 @@ use crate::ToStore;
 const CHECKPOINT_OCTETS_MAX: usize = 32 * 1024;
 /// Messages whose whole form is kept for a peer that may ask for it: more handovers than begin in the time that its answer takes.
 const OFFERED_MAX: usize = 256;
+/// UEs of lost peers that are on their way here: far more than come within a few seconds.
+const PROMOTED_MAX: usize = 4096;
+/// How long a peer is without a link before its replicas answer in its place: a peer that is a pair of CTAs is connected again before that when one dies.
+pub const PEER_LOST_AFTER: Duration = Duration::from_secs(1);
 
 /// What to do with a message of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +56,8 @@ pub struct PeerReplicaCounters {
     pub completed: u64,
     /// Messages of peers for which the whole was asked, since no replica of that clock is here.
     pub requested: u64,
+    /// UEs of lost peers that were served from their replicas.
+    pub promoted: u64,
 }
 
 /// Checkpoints by UE, of which the one that was stored longest ago gives way.
@@ -80,15 +94,25 @@ impl Checkpoints {
     }
 }
 
-/// A peer AMF with its states.
+/// The names by which a replica is found, and the UPFs of its sessions.
 #[derive(Debug, Default)]
+struct ReplicaNames {
+    gutis: Vec<(AmfId, Tmsi)>,
+    upfs: Vec<(PduSessionId, IpAddr)>,
+}
+
+/// A peer AMF with its states.
+#[derive(Debug)]
 struct PeerAmfReplicas {
+    amf_id: AmfId,
     /// UEs of which each side holds the other's at most.
     max: usize,
     /// Of UEs of this AMF, as the peer was sent them.
     sent: Checkpoints,
     /// Of UEs of the peer.
     held: Checkpoints,
+    names: BTreeMap<UeId, ReplicaNames>,
+    by_guti: BTreeMap<(AmfId, Tmsi), UeId>,
     /// Messages that went with a clock in place of a state, whole.
     offered: VecDeque<(Relation, Flat)>,
 }
@@ -97,16 +121,32 @@ struct PeerAmfReplicas {
 #[derive(Debug, Default)]
 pub struct PeerReplicas {
     peers: BTreeMap<PeerAmfId, PeerAmfReplicas>,
+    /// The N4 addresses of this SMF's UPFs, by their numbers.
+    upfs: Vec<Option<IpAddr>>,
+    /// Transfers that a replica has answered.
+    promoted: VecDeque<(PeerAmfId, Relation)>,
     counters: PeerReplicaCounters,
 }
 
 impl PeerReplicas {
-    /// With a peer for each of these, and the number of UEs of which either side holds the other's at most. With 0, none is sent or held.
-    pub fn new(peers: impl IntoIterator<Item = (PeerAmfId, usize)>) -> Self {
-        let peers = peers.into_iter().filter(|(_, max)| *max > 0);
-        let peers =
-            peers.map(|(id, max)| (id, PeerAmfReplicas { max, ..PeerAmfReplicas::default() })).collect();
-        Self { peers, counters: PeerReplicaCounters::default() }
+    /// With a peer for each of these, and the number of UEs of which either side holds the other's at most. With 0, none is sent or held. `upfs`: the N4
+    /// addresses of this SMF's UPFs, by their numbers.
+    pub fn new(
+        peers: impl IntoIterator<Item = (PeerAmfId, AmfId, usize)>,
+        upfs: Vec<Option<IpAddr>>,
+    ) -> Self {
+        let peers = peers.into_iter().filter(|(_, _, max)| *max > 0);
+        let of = |amf_id, max| PeerAmfReplicas {
+            amf_id,
+            max,
+            sent: Checkpoints::default(),
+            held: Checkpoints::default(),
+            names: BTreeMap::new(),
+            by_guti: BTreeMap::new(),
+            offered: VecDeque::new(),
+        };
+        let peers = peers.map(|(id, amf_id, max)| (id, of(amf_id, max))).collect();
+        Self { peers, upfs, promoted: VecDeque::new(), counters: PeerReplicaCounters::default() }
     }
 
     /// Whether checkpoints are sent to any peer: then the CTA is asked for those of UEs that have changed ([`crate::CtaOrder::StoreUes`]).
@@ -142,6 +182,8 @@ impl PeerReplicas {
 
     fn has_checkpoint(&mut self, ue: UeId, checkpoint: Option<Checkpoint>, out: &mut Vec<(PeerAmfId, Flat)>) {
         let checkpoint = checkpoint.filter(|c| c.octets().len() <= CHECKPOINT_OCTETS_MAX);
+        let context = checkpoint.as_ref().and_then(|c| c.context().ok());
+        let upfs = context.map(|ue| ue.session_upfs(&self.upfs)).unwrap_or_default();
         for (&to, peer) in &mut self.peers {
             let about =
                 |ue, body| (to, N14 { relation: Relation { source: ue, token: [0; 16] }, body }.to_flat());
@@ -158,7 +200,10 @@ impl PeerReplicas {
             let delta = former.and_then(|former| Delta::between(former, checkpoint));
             let replica = delta.map_or_else(|| checkpoint.clone().into_flat(), Delta::into_flat);
             self.counters.sent += 1;
-            out.push(about(ue, N14Body::Replica(replica)));
+            out.push(about(
+                ue,
+                N14Body::Replica(UeTransferState { state: replica, upfs: upfs.clone() }.into()),
+            ));
             if let Some(gone) = peer.sent.insert(checkpoint.clone(), peer.max) {
                 out.push(about(gone, N14Body::ReplicaGone));
             }
@@ -182,6 +227,31 @@ impl PeerReplicas {
         N14 { relation, body }.to_flat()
     }
 
+    /// A request goes to a peer that has no link for [`PEER_LOST_AFTER`]: what its replicas answer in its place. `None`: only the peer itself could answer it.
+    pub fn answer_in_place_of(&mut self, peer: PeerAmfId, message: &Flat) -> Option<Flat> {
+        let N14 { relation, body } = N14::from_octets(message.octets()).ok()?;
+        let (relation, body) = match body {
+            N14Body::TransferUeContext(shown) => {
+                let replica = self.peers.get(&peer).and_then(|peer| peer.promote(relation.source, &shown));
+                match replica {
+                    Some((ue, transferred)) => {
+                        self.counters.promoted += 1;
+                        let relation = Relation { source: ue, ..relation };
+                        self.promoted.truncate(PROMOTED_MAX - 1);
+                        self.promoted.push_front((peer, relation));
+                        (relation, N14Body::UeContextTransferred(transferred.into()))
+                    }
+                    None => (relation, N14Body::UeContextNotTransferred(relation.source)),
+                }
+            }
+            N14Body::Registered { .. } if self.promoted.contains(&(peer, relation)) => {
+                (relation, N14Body::Completed(TransferCompletion::Gone))
+            }
+            _ => return None,
+        };
+        Some(N14 { relation, body }.to_flat())
+    }
+
     /// A message has come from a peer.
     pub fn receive(&mut self, from: PeerAmfId, octets: &[u8]) -> PeerMessageOutcome {
         let Ok(N14 { relation, mut body }) = N14::from_octets(octets) else {
@@ -195,7 +265,7 @@ impl PeerReplicas {
                 }
             },
             (N14Body::ReplicaGone, Some(peer)) => {
-                peer.held.remove(relation.source);
+                peer.forget(relation.source);
                 PeerMessageOutcome::Taken
             }
             (N14Body::WholeRequested, Some(peer)) => {
@@ -232,8 +302,8 @@ impl PeerReplicas {
 
 impl PeerAmfReplicas {
     /// Takes a checkpoint of a UE of the peer, or what has changed since the last one. `false`: the last one is not here.
-    fn hold(&mut self, ue: UeId, replica: &Flat) -> bool {
-        let octets = replica.octets();
+    fn hold(&mut self, ue: UeId, replica: &UeTransferState) -> bool {
+        let octets = replica.state.octets();
         let checkpoint = match Checkpoint::from_octets(octets) {
             Ok(checkpoint) => Some(checkpoint),
             Err(_) => Delta::from_octets(octets).ok().and_then(|d| d.apply(self.held.get(d.ue_id())?).ok()),
@@ -241,14 +311,44 @@ impl PeerAmfReplicas {
         let fits = |c: &Checkpoint| c.ue_id() == ue && c.octets().len() <= CHECKPOINT_OCTETS_MAX;
         match checkpoint.filter(fits) {
             Some(checkpoint) => {
-                self.held.insert(checkpoint, self.max);
+                self.forget_names(ue);
+                if let Ok(context) = checkpoint.context() {
+                    let gutis: Vec<_> = context.amf.gutis(self.amf_id).collect();
+                    self.by_guti.extend(gutis.iter().map(|guti| (*guti, ue)));
+                    self.names.insert(ue, ReplicaNames { gutis, upfs: replica.upfs.clone() });
+                }
+                if let Some(gone) = self.held.insert(checkpoint, self.max) {
+                    self.forget_names(gone);
+                }
                 true
             }
             None => {
-                self.held.remove(ue);
+                self.forget(ue);
                 false
             }
         }
+    }
+
+    fn forget(&mut self, ue: UeId) {
+        self.held.remove(ue);
+        self.forget_names(ue);
+    }
+
+    fn forget_names(&mut self, ue: UeId) {
+        for guti in self.names.remove(&ue).into_iter().flat_map(|names| names.gutis) {
+            if self.by_guti.get(&guti) == Some(&ue) {
+                self.by_guti.remove(&guti);
+            }
+        }
+    }
+
+    /// The UE that shows this 5G-GUTI, as its lost AMF would give it. Whether the request is its own, the asking UE context decides.
+    fn promote(&self, asker: UeId, shown: &UeProof) -> Option<(UeId, TransferredUe)> {
+        let ue = *self.by_guti.get(&(shown.amf_id, shown.tmsi))?;
+        let mut context = self.held.get(ue)?.context().ok()?;
+        context.doubt_nas_counts();
+        let state = Checkpoint::of(&context)?.into_flat();
+        Some((ue, TransferredUe { asker, state, upfs: self.names.get(&ue)?.upfs.clone() }))
     }
 }
 
@@ -277,6 +377,7 @@ mod tests {
     fn checkpoint(slot: u32, clock: u64) -> Checkpoint {
         let mut context = UeContext::new(ue(slot));
         context.clock = clock;
+        context.amf.tmsi = Some(Tmsi(slot));
         context.amf.radio.capability = Some([slot as u8; 200].as_slice().into());
         Checkpoint::of(&context).unwrap()
     }
@@ -289,8 +390,12 @@ mod tests {
         N14 { relation, body: N14Body::UeContextTransferred(transferred.into()) }.to_flat()
     }
 
+    fn with(max: usize) -> PeerReplicas {
+        PeerReplicas::new([(PEER, AmfId::new(2, 1, 1).expect("within its bits"), max)], Vec::new())
+    }
+
     fn both(max: usize) -> (PeerReplicas, PeerReplicas) {
-        (PeerReplicas::new([(PEER, max)]), PeerReplicas::new([(PEER, max)]))
+        (with(max), with(max))
     }
 
     /// A UE of `from` has a checkpoint of that clock, or none any more, of which `to` learns; answers go back.
@@ -302,6 +407,52 @@ mod tests {
                 assert_eq!(from.receive(PEER, answer.octets()), PeerMessageOutcome::Taken);
             }
         }
+    }
+
+    /// The request about a UE with this 5G-TMSI of the peer.
+    fn shown(tmsi: u32) -> Flat {
+        let amf_id = AmfId::new(2, 1, 1).expect("within its bits");
+        let shown = UeProof { amf_id, tmsi: Tmsi(tmsi), nas: vec![0x7e] };
+        N14 { relation: Relation { source: ue(99), token: [6; 16] }, body: N14Body::TransferUeContext(shown) }
+            .to_flat()
+    }
+
+    #[test] // TS 23.501 §5.21.2.3
+    fn a_replica_answers_in_place_of_a_lost_peer_and_doubts_nas_counts() {
+        let (mut source, mut target) = both(8);
+        replicate(&mut source, &mut target, 1, Some(7));
+        let answer = target.answer_in_place_of(PEER, &shown(1)).expect("it is a request");
+        let N14 { relation, body } = N14::from_octets(answer.octets()).unwrap();
+        let N14Body::UeContextTransferred(transferred) = body else { panic!("it is here") };
+        assert_eq!((relation.source, relation.token, transferred.asker), (ue(1), [6; 16], ue(99)));
+        let context = Checkpoint::from_octets(transferred.state.octets()).unwrap().context().unwrap();
+        assert!(context.amf.has_unknown_nas_counts());
+        // Then it says that the peer is gone; of a UE that the peer has really given, only the peer can.
+        let registered = |relation| {
+            N14 { relation, body: N14Body::Registered { smf: [127, 0, 0, 1].into(), sessions: vec![] } }
+                .to_flat()
+        };
+        let gone = target.answer_in_place_of(PEER, &registered(relation)).expect("it was promoted");
+        assert!(matches!(
+            N14::from_octets(gone.octets()).unwrap().body,
+            N14Body::Completed(TransferCompletion::Gone)
+        ));
+        let other = Relation { token: [9; 16], ..relation };
+        assert!(target.answer_in_place_of(PEER, &registered(other)).is_none());
+        assert_eq!(target.counters().promoted, 1);
+    }
+
+    #[test]
+    fn a_lost_peer_without_a_replica_of_the_ue_has_not_transferred_it() {
+        let (mut source, mut target) = both(8);
+        replicate(&mut source, &mut target, 1, Some(7));
+        replicate(&mut source, &mut target, 1, None); // the UE is gone
+        for tmsi in [1, 2] {
+            let answer = target.answer_in_place_of(PEER, &shown(tmsi)).expect("it is a request");
+            let body = N14::from_octets(answer.octets()).unwrap().body;
+            assert!(matches!(body, N14Body::UeContextNotTransferred(asker) if asker == ue(99)));
+        }
+        assert_eq!((target.held(), target.counters().promoted), (0, 0));
     }
 
     #[test] // Neutrino §4.3: the clock travels in place of the state, and the target has the same message in the end
@@ -336,7 +487,7 @@ mod tests {
     fn a_peer_that_lost_its_replicas_gets_them_again() {
         let (mut source, mut target) = both(8);
         replicate(&mut source, &mut target, 1, Some(7));
-        target = PeerReplicas::new([(PEER, 8)]);
+        target = with(8);
         replicate(&mut source, &mut target, 1, Some(8));
         assert_eq!(target.held(), 0, "what has changed is no checkpoint");
         replicate(&mut source, &mut target, 1, Some(9));
@@ -365,7 +516,7 @@ mod tests {
 
     #[test] // nothing is exchanged: messages pass as they are, and a peer's replicas are dropped
     fn without_a_number_nothing_is_sent_or_held() {
-        let (mut source, mut target) = (PeerReplicas::new([(PEER, 8)]), PeerReplicas::new([(PEER, 0)]));
+        let (mut source, mut target) = (with(8), with(0));
         assert!(source.is_used() && !target.is_used());
         replicate(&mut source, &mut target, 1, Some(7));
         assert_eq!(target.held(), 0);
@@ -382,7 +533,9 @@ mod tests {
     fn a_forged_replica_is_not_held() {
         let (_, mut target) = both(8);
         let forged = |body| N14 { relation: Relation { source: ue(2), token: [0; 16] }, body }.to_flat();
-        let replica = forged(N14Body::Replica(checkpoint(1, 7).into_flat()));
+        let replica = forged(N14Body::Replica(
+            UeTransferState { state: checkpoint(1, 7).into_flat(), upfs: Vec::new() }.into(),
+        ));
         assert!(matches!(target.receive(PEER, replica.octets()), PeerMessageOutcome::Answer(_)));
         assert_eq!(target.held(), 0);
         assert_eq!(target.receive(PEER, b"nothing"), PeerMessageOutcome::Input, "the CTA refuses it");

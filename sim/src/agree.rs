@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use whimbrel_control::config::Config;
 use whimbrel_control::smf::{SmContext, UpState};
 use whimbrel_control::{AssociationId, UeContext};
-use whimbrel_ids::{AmfUeNgapId, Guti, PduSessionId, Qfi, RanUeNgapId, Supi, Teid};
+use whimbrel_ids::{AmfUeNgapId, Guami, Guti, PduSessionId, Qfi, RanUeNgapId, Supi, Teid};
 use whimbrel_nas::ie::TaiList;
 use whimbrel_ran::gnb::{ServedSession, ServedUe};
 use whimbrel_ran::ue::{MmState, SessionInfo, SuciSource, Ue};
@@ -128,7 +128,8 @@ impl Sim {
     fn registration_agrees(&self, core: &Core<'_>, ue: &Ue, context: &UeContext) -> Agreement {
         let amf = &context.amf;
         let guami = core.config.amf.guami();
-        let names = [amf.tmsi, amf.former_tmsi].map(|t| t.map(|tmsi| Guti { guami, tmsi }));
+        let of = |(amf_id, tmsi)| Guti { guami: Guami { amf_id, ..guami }, tmsi };
+        let names: Vec<_> = amf.gutis(guami.amf_id).map(of).map(Some).collect();
         if !names.contains(&ue.guti()) || ue.guti().is_none() {
             return difference("5G-GUTI", ue.guti(), names);
         }

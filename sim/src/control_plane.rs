@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use whimbrel_control::amf::PeerAmfId;
 use whimbrel_control::config::Config;
 use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::{AssociationId, Command as CoreCommand, Event, Prf, UeContext, UeEvent, UeId};
@@ -62,6 +63,11 @@ impl Sim {
     /// The predictor expects a UE at a gNB.
     pub fn predict(&mut self, ue: UeId, gnb: GlobalGnbId, tai: Tai) {
         self.cta_input(Input::Predicted(ue, gnb, tai));
+    }
+
+    /// The operator removes this AMF from its set, and another one takes its UEs over; `None`: it stays.
+    pub fn remove_amf(&mut self, successor: Option<PeerAmfId>) {
+        self.operator_order(CtaOrder::Remove(successor));
     }
 
     /// The operator resets a gNB's connections.

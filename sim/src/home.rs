@@ -172,6 +172,7 @@ pub fn default_config() -> Config {
             data_networks: data_networks.into(),
             node_id: Ipv4Addr::LOCALHOST.into(),
             upfs: vec![Upf::default()],
+            set_id: None,
             handover_downlink: Default::default(),
             marking: Default::default(),
             buffering: Default::default(),

@@ -77,7 +77,7 @@ pub use open_run::{BrokerCrash, OpenCounts, OpenFaults, OpenPlan, OpenRun, Plant
 pub use partition::{Cut, Survivor};
 pub use pcf::{PcfState, SimPcf};
 use peer_amf::SimPeerAmf;
-pub use peer_amf::{N14Fault, two_amf_configs};
+pub use peer_amf::{N14Fault, two_amf_configs, two_amf_configs_of_a_set};
 pub use procedures::procedures_config;
 use procedures::{ProcedureCase, UeSnapshot};
 use queue::{InFlight, Queue};

@@ -9,7 +9,8 @@ use whimbrel_control::{Flat, Prf, UeEvent};
 use whimbrel_ids::{AmfId, Instant, Tac};
 use whimbrel_ran::gnb;
 use whimbrel_resilience::{
-    Cta, CtaOrder, Input, N14Error, Outbox, PeerMessageOutcome, PeerReplicaCounters, PeerReplicas, ToStore,
+    Cta, CtaOrder, Input, N14Error, Outbox, PEER_LOST_AFTER, PeerMessageOutcome, PeerReplicaCounters,
+    PeerReplicas, ToStore,
 };
 
 use crate::{GnbIndex, InFlight, Recorder, Sim, SimSubscribers, default_config};
@@ -55,7 +56,8 @@ pub(crate) struct SimPeerAmf {
     /// The replicas at the core of the simulation, and at the other one.
     replicas: [PeerReplicas; 2],
     fate: Option<(u64, N14Fault)>,
-    cut: bool,
+    /// Since when the link is broken.
+    cut_since: Option<Instant>,
     ordered: Instant,
     events: Vec<(Instant, UeEvent)>,
     not_taken: Vec<N14Error>,
@@ -67,6 +69,8 @@ pub(crate) struct N14Message {
     number: u64,
     to_peer: bool,
     octets: Vec<u8>,
+    /// The receiver's own replica says it, in place of the other core.
+    by_replica: bool,
 }
 
 /// The configurations of two cores that are peer AMFs of each other: one of tracking area 1, and one of tracking area 2.
@@ -90,6 +94,16 @@ pub fn two_amf_configs() -> (Config, Config) {
     (home, peer_amf)
 }
 
+/// The same of two AMFs of one set (TS 23.501 §5.19), which serve the same tracking areas.
+pub fn two_amf_configs_of_a_set() -> (Config, Config) {
+    let (mut home, mut peer_amf) = two_amf_configs();
+    peer_amf.amf.tacs.clone_from(&home.amf.tacs);
+    for config in [&mut home, &mut peer_amf] {
+        config.smf.set_id = Some("set2-1.smfset.5gc.mnc070.mcc999.3gppnetwork.org".into());
+    }
+    (home, peer_amf)
+}
+
 impl Sim {
     /// Another core, of this configuration, comes to be.
     pub fn add_peer_amf(&mut self, config: Config) {
@@ -103,7 +117,7 @@ impl Sim {
             replicated: 0,
             replicas: Default::default(),
             fate: None,
-            cut: false,
+            cut_since: None,
             ordered: self.now,
             events: Vec::new(),
             not_taken: Vec::new(),
@@ -169,7 +183,14 @@ impl Sim {
     /// The edge of a core, the other one's or that of the simulation, starts again: it holds no replica, and does not know what the other edge holds.
     pub fn forget_replicas(&mut self, of_peer: bool) {
         if let Some(peer_amf) = &mut self.peer_amf {
-            peer_amf.replicas[usize::from(of_peer)] = PeerReplicas::new([(THE_OTHER, peer_amf.replicated)]);
+            let (own, other) = (self.config.amf.amf_id, peer_amf.config.amf.amf_id);
+            let (amf_id, upfs) = match of_peer {
+                true => (own, &peer_amf.config.smf.upfs),
+                false => (other, &self.config.smf.upfs),
+            };
+            let upfs = upfs.iter().map(|upf| upf.address).collect();
+            let peers = [(THE_OTHER, amf_id, peer_amf.replicated)];
+            peer_amf.replicas[usize::from(of_peer)] = PeerReplicas::new(peers, upfs);
         }
     }
 
@@ -209,10 +230,18 @@ impl Sim {
         }
     }
 
+    /// The link between the cores breaks, as if the other core was dead, for each of them.
+    pub fn cut_n14(&mut self) {
+        let now = self.now;
+        if let Some(peer_amf) = &mut self.peer_amf {
+            peer_amf.cut_since.get_or_insert(now);
+        }
+    }
+
     /// The link between the cores is there again.
     pub fn restore_n14(&mut self) {
         if let Some(peer_amf) = &mut self.peer_amf {
-            peer_amf.cut = false;
+            peer_amf.cut_since = None;
         }
     }
 
@@ -257,7 +286,15 @@ impl Sim {
         peer_amf.not_taken.extend(out.n14_errors.drain(..).map(|(_, why)| why));
         for (_, octets) in std::mem::take(&mut out.n14) {
             let Some(peer_amf) = &mut self.peer_amf else { return };
-            let octets = peer_amf.replicas[usize::from(from_peer)].send(THE_OTHER, octets);
+            let replicas = &mut peer_amf.replicas[usize::from(from_peer)];
+            let lost = peer_amf.cut_since.is_some_and(|since| self.now.since(since) >= PEER_LOST_AFTER);
+            if lost && let Some(answer) = replicas.answer_in_place_of(THE_OTHER, &octets) {
+                let octets = answer.octets().to_vec();
+                let message = N14Message { number: 0, to_peer: from_peer, octets, by_replica: true };
+                self.send(self.now, InFlight::N14(message));
+                continue;
+            }
+            let octets = replicas.send(THE_OTHER, octets);
             self.put_n14(from_peer, octets);
         }
     }
@@ -275,15 +312,22 @@ impl Sim {
         self.trace(|| {
             format!("{}: {:?}", if from_peer { "from peer_amf" } else { "to peer_amf" }, words(&octets))
         });
-        let message = N14Message { number, to_peer: !from_peer, octets: octets.octets().to_vec() };
+        let message =
+            N14Message { number, to_peer: !from_peer, octets: octets.octets().to_vec(), by_replica: false };
         self.send(at, InFlight::N14(message));
     }
 
     pub(crate) fn n14_arrives(&mut self, message: N14Message) {
+        if message.by_replica {
+            let input = Input::PeerAmf(THE_OTHER, &message.octets);
+            return if message.to_peer { self.peer_amf_input(input) } else { self.cta_input(input) };
+        }
         let Some(peer_amf) = &mut self.peer_amf else { return };
         let fate = peer_amf.fate.filter(|(nth, _)| *nth == message.number).map(|(_, fate)| fate);
-        peer_amf.cut |= fate == Some(N14Fault::Cut);
-        if peer_amf.cut {
+        if fate == Some(N14Fault::Cut) {
+            peer_amf.cut_since.get_or_insert(self.now);
+        }
+        if peer_amf.cut_since.is_some() {
             return;
         }
         match fate {

@@ -4,6 +4,7 @@ mod charging;
 mod common;
 
 mod access;
+mod amf_set;
 mod areas;
 mod authentication;
 mod bad_n2;

@@ -209,11 +209,12 @@ fn a_faulty_peer_amf_is_refused_and_counted() {
     let ue = at_home(&net).expect("it is here");
     let (id, tmsi) = (ue.id, ue.amf.tmsi.expect("it has one"));
     let relation = Relation { source: id, token: [7; 16] };
+    let amf_id = net.cta().config().amf.amf_id;
     let sent = |body| N14 { relation, body }.to_flat();
     for (tmsi, nas) in
         [(tmsi, vec![]), (tmsi, vec![0x7e, 1, 0, 0, 0, 0, 9, 0x7e, 0]), (Tmsi(!tmsi.0), vec![0x7e])]
     {
-        net.inject_n14(sent(N14Body::TransferUeContext(UeProof { tmsi, nas })).octets());
+        net.inject_n14(sent(N14Body::TransferUeContext(UeProof { amf_id, tmsi, nas })).octets());
     }
     net.inject_n14(sent(N14Body::UeContextNotTransferred(id)).octets());
     net.inject_n14(sent(N14Body::NotRegistered).octets());

@@ -115,7 +115,7 @@ async fn reallocation(ue: Ue) -> Result<(), ProcedureEnd> {
         registration_requested: false,
     });
     acknowledged(ue, command).await?;
-    ue.with(|p| p.amf.former_tmsi = None);
+    ue.with(|p| p.amf.confirm_tmsi());
     Ok(())
 }
 

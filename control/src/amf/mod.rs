@@ -60,8 +60,8 @@ mod veil_home;
 
 pub use crate::event::WarningOutcome;
 pub use crate::n14::{
-    HandedOverSession, Keys, N14, N14Body, PeerAmfId, PreparedResources, Relation, TransferCompletion,
-    TransferredUe, UeContextCreateData, UeProof,
+    ForwardedUe, HandedOverSession, Keys, N14, N14Body, PeerAmfId, PreparedResources, Relation,
+    TransferCompletion, TransferredUe, UeContextCreateData, UeProof, UeTransferState,
 };
 pub use crate::state::Target;
 pub use n2::{overloaded, release_of, release_of_first, unknown_local_id};

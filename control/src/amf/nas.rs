@@ -74,6 +74,11 @@ fn is_initial(message: &mm::Message) -> bool {
     )
 }
 
+/// True for a first message that is a SERVICE REQUEST by its type; nothing is verified.
+pub(crate) fn requests_service(octets: &[u8]) -> bool {
+    matches!(unprotected(octets), Ok((mm::Message::ServiceRequest(_), _)))
+}
+
 /// The 5G-GUTI by which the NAS message within INITIAL UE MESSAGE names its UE.
 pub fn named_within(octets: &[u8]) -> Option<Guti> {
     let Ok(whimbrel_ngap::Message::InitialUeMessage(m)) = whimbrel_ngap::Message::decode(octets) else {

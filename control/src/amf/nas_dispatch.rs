@@ -6,7 +6,7 @@ use whimbrel_nas::mm::{Message, MmStatus};
 
 use super::n2::send_nas;
 use super::nas::Received;
-use super::{deregistration, end, nas_transport, registration, service_request, session_resources};
+use super::{deregistration, end, n14, nas_transport, registration, service_request, session_resources};
 use crate::event::{Event, MessageDropReason};
 use crate::input::Input;
 use crate::procedure::{Lane, Procedure, Ue, out_of_state};
@@ -61,7 +61,13 @@ pub(crate) fn received(ue: Ue, received: Received) {
             if let MobileIdentity::STmsi(s_tmsi) = &m.s_tmsi {
                 registration::settle_tmsi(ue, s_tmsi.tmsi);
             }
-            service_request::start(ue, m, content);
+            service_request::start(ue, m, content, None);
+        }
+        // Another AMF of the set may have the UE's context.
+        Message::ServiceRequest(m)
+            if !protected && sealed.is_some() && n14::registration::is_of_set(ue, &m).is_some() =>
+        {
+            service_request::start(ue, m, content, sealed);
         }
         Message::ServiceRequest(_) | Message::ControlPlaneServiceRequest(_) => {
             service_request::reject_unknown_ue(ue)

@@ -16,7 +16,7 @@ use super::nas::{self, FirstNasMessage};
 use super::ran_node::error_indication;
 use super::user_location::locate;
 use super::{
-    an_release, handover, location_reporting, nas_dispatch, paging, path_switch, predicted_handover,
+    an_release, handover, location_reporting, n14, nas_dispatch, paging, path_switch, predicted_handover,
     radio_capability_check, rrc_inactive, session_indication, session_resources, target,
 };
 use crate::envelope::{AssociationId, Disposition, HandoverTarget};
@@ -44,8 +44,12 @@ pub(crate) fn initial_ue_message(
     };
     let (known, connected) = ue.with(|p| (p.amf.security.current.is_some(), p.amf.connection.is_some()));
     // A UE that has not arrived yet is still its former AMF's.
-    let is_here = |p: &mut UeContext| p.amf.mobility.context_transfer.is_none() || p.amf.tmsi.is_some();
-    let bears = |p: &mut UeContext| m.five_g_s_tmsi.is_none_or(|t| p.bears(t.tmsi)) && is_here(p);
+    // Nor is one that another AMF has by now.
+    let is_here = |p: &mut UeContext| {
+        let has_left = p.amf.outbound().is_some_and(|d| d.given.is_some());
+        !has_left && (p.amf.mobility.context_transfer.is_none() || p.amf.tmsi.is_some())
+    };
+    let bears = |p: &mut UeContext| m.five_g_s_tmsi.is_none_or(|t| p.amf.bears(t.tmsi)) && is_here(p);
     // An unauthenticated UE has no 5G-TMSI: a message with one is for the earlier UE of this slot.
     if known && !ue.with(bears) || !known && connected {
         return ue.update_batch(|b| b.disposition = Disposition::OtherUe);
@@ -86,6 +90,9 @@ fn refuse_first(ue: Ue, association: AssociationId, answer: Option<ErrorIndicati
 
 /// A later message of a connection. `to`: the target gNB of HANDOVER REQUIRED.
 pub(crate) fn uplink(ue: Ue, association: AssociationId, octets: &[u8], to: Option<&HandoverTarget>) {
+    if n14::removal::pass_on(ue, association, octets) {
+        return;
+    }
     let named = peek(octets);
     let ids = named.and_then(|n| Some((n.amf_ue_ngap_id?, n.ran_ue_ngap_id)));
     let message = match Message::decode(octets) {

@@ -1,7 +1,7 @@
 //! Network triggered service request: TS 23.502 §4.2.3.3, TS 24.501 §5.6.2, TS 38.413 §8.5; where a UE is paged first:
 //! TS 23.501 §5.4.3.2; its radio capability for paging: TS 23.501 §5.4.4.2.
 
-use whimbrel_ids::{Guti, PduSessionId, Tai};
+use whimbrel_ids::{PduSessionId, STmsi, Tai};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{
     AmfPagingTarget, AssistanceDataForPaging, NextPagingAreaScope, NgranCgi, PagingAttemptInformation,
@@ -141,13 +141,13 @@ fn where_to_page(ue: Ue) -> Vec<Tai> {
     everywhere.unwrap_or_else(|| ue.smf().paging_area(ue))
 }
 
-/// Alternates between the 5G-TMSI that the UE confirmed and the newer one that it may have received (TS 24.501 §5.4.4.6
+/// Alternates between the 5G-GUTI that the UE confirmed and the newer one that it may have received (TS 24.501 §5.4.4.6
 /// b).
 fn page(ue: Ue, attempt: u8, near: bool) {
     let config = ue.config();
-    let (former, tmsi) = ue.with(|p| (p.amf.former_tmsi, p.amf.tmsi));
-    let Some(tmsi) = former.filter(|_| attempt.is_multiple_of(2)).or(tmsi) else { return };
-    let s_tmsi = Guti { guami: config.amf.guami(), tmsi }.s_tmsi();
+    let gutis: Vec<_> = ue.with(|p| p.amf.gutis(config.amf.amf_id).collect());
+    let Some(&(amf_id, tmsi)) = gutis.get(usize::from(attempt) % gutis.len().max(1)) else { return };
+    let s_tmsi = STmsi { set: amf_id.set(), pointer: amf_id.pointer(), tmsi };
     let tais = where_to_page(ue);
     let mut message = Paging::new(UePagingIdentity::FiveGSTmsi(s_tmsi));
     message.tai_list_for_paging.clone_from(&tais);

@@ -97,13 +97,18 @@ async fn admission(
     let tai = here(ue)?;
     priority::uncongested(ue)?;
     // Steps 4 and 5: the UE's context from another AMF.
-    if !protected && let Some(brought) = n14::registration::fetch(ue, &request, sealed).await? {
+    if !protected
+        && let Some(n14::registration::BroughtContext { request, sessions }) =
+            n14::registration::fetch(ue, &request, sealed).await?
+        && let mm::Message::RegistrationRequest(request) = *request
+    {
+        let request = Rc::new(request);
         let admitted = match subscribe(ue, None).await {
-            Ok(()) => judged(ue, brought.request.clone(), true, tai).await,
+            Ok(()) => judged(ue, request, true, tai).await,
             Err(why) => Err(why),
         };
         match &admitted {
-            Ok(_) => n14::registration::here(ue, brought).await?, // step 10
+            Ok(_) => drop(n14::registration::here(ue, sessions).await?), // step 10
             Err(_) => n14::registration::not_here(ue),
         }
         return admitted;
@@ -189,7 +194,10 @@ fn require_initial_registration(request: &RegistrationRequest) -> Result<(), Pro
 }
 
 /// Step 14: the subscription is read.
-async fn subscribe(ue: Ue, granted: Option<open_attach::GrantedAttach>) -> Result<(), ProcedureEnd> {
+pub(super) async fn subscribe(
+    ue: Ue,
+    granted: Option<open_attach::GrantedAttach>,
+) -> Result<(), ProcedureEnd> {
     let supi: Supi = ue.with(|p| p.amf.supi).ok_or(Refusal::NoIdentity)?;
     let guest = supi.is_nai() || granted.is_some() || ue.with(|p| p.grant.is_some());
     let subscription = match guest {
@@ -264,7 +272,7 @@ async fn accept(ue: Ue, admitted: AcceptInput) -> Result<(), ProcedureEnd> {
             }
             Some(_complete) => {
                 confirmed = true;
-                ue.with(|p| p.amf.former_tmsi = None);
+                ue.with(|p| p.amf.confirm_tmsi());
             }
             None => send_nas(ue, &message, DownlinkProtection::Current), // TS 24.501 §5.5.1.2.8 c
         }
@@ -344,7 +352,7 @@ pub(crate) fn settle_tmsi(ue: Ue, shown: Tmsi) {
         if p.amf.former_tmsi == Some(shown) {
             p.amf.tmsi = p.amf.former_tmsi.take();
         } else if p.amf.tmsi == Some(shown) {
-            p.amf.former_tmsi = None;
+            p.amf.confirm_tmsi();
         }
     });
 }

@@ -2,31 +2,32 @@
 
 use whimbrel_ids::PduSessionId;
 use whimbrel_nas::ie::{MmCause, PduSessionSet, ReactivationErrors, ServiceType};
-use whimbrel_nas::mm::{ServiceAccept, ServiceReject, ServiceRequest};
+use whimbrel_nas::mm::{self, ServiceAccept, ServiceReject, ServiceRequest};
 
 use super::context_setup::{context_answer, deliver};
 use super::mobility_restrictions::{permitted, service_allowed};
 use super::n2::send_nas;
-use super::{configuration_update, end, priority, registration, rekeying, session_resources};
+use super::{configuration_update, end, n14, priority, registration, rekeying, session_resources};
 use crate::event::Event;
 use crate::procedure::{Lane, Procedure, ProcedureEnd, Ue};
 use crate::refusal::Refusal;
 use crate::state::DownlinkProtection;
 
-/// Starts a service request. The message was protected and from a registered UE.
-pub(crate) fn start(ue: Ue, request: ServiceRequest, digest: u64) {
+/// Starts a service request. The message was protected and from a registered UE. `sealed`: the request as received, if its keys are not here.
+pub(crate) fn start(ue: Ue, request: ServiceRequest, digest: u64, sealed: Option<Box<[u8]>>) {
     ue.with(|p| p.amf.initial_nas_digest = digest);
     let ue = ue.on(Lane::Mobility);
     let paged = request.service_type == ServiceType::MobileTerminatedServices;
     ue.start(Lane::Mobility, Procedure::ServiceRequest, async move {
         let began = ue.now();
-        match service_request(ue, Box::new(request)).await {
+        match admitted(ue, Box::new(request), sealed).await {
             Ok(()) => {
                 let subject = ue.with(|p| p.subject());
                 let took = ue.now().since(began);
                 ue.event(Event::Completed { procedure: Procedure::ServiceRequest, subject, took });
                 end::arm_inactivity_timer(ue);
-                if paged && !ue.with(|p| p.amf.deregistration_requested) {
+                let has_peers_guti = ue.with(|p| p.amf.peer_gutis.is_some());
+                if (paged || has_peers_guti) && !ue.with(|p| p.amf.deregistration_requested) {
                     configuration_update::reallocate_guti(ue); // TS 33.501 §6.12.3
                 } else if configuration_update::is_local_time_new(ue) {
                     configuration_update::send_network_name(ue);
@@ -45,6 +46,27 @@ pub(crate) fn start(ue: Ue, request: ServiceRequest, digest: u64) {
             Err(ProcedureEnd::Interrupted(why)) => end::interrupted(ue, why),
         }
     });
+}
+
+/// A UE of another AMF of the set comes with its context from there (TS 23.501 §5.21.2.2.2).
+async fn admitted(
+    ue: Ue,
+    request: Box<ServiceRequest>,
+    sealed: Option<Box<[u8]>>,
+) -> Result<(), ProcedureEnd> {
+    let Some(sealed) = sealed else { return service_request(ue, request).await };
+    let Some(brought) = n14::registration::fetch_in_set(ue, &request, &sealed).await? else {
+        return Err(Refusal::NoContext.into());
+    };
+    let n14::registration::BroughtContext { request, sessions } = brought;
+    let mm::Message::ServiceRequest(request) = *request else { return Err(Refusal::NoContext.into()) };
+    let request = Box::new(request);
+    if let Err(why) = registration::subscribe(ue, None).await {
+        n14::registration::not_here(ue);
+        return Err(why);
+    }
+    n14::registration::here(ue, sessions).await?;
+    service_request(ue, request).await
 }
 
 async fn service_request(ue: Ue, request: Box<ServiceRequest>) -> Result<(), ProcedureEnd> {

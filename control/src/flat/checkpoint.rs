@@ -7,7 +7,7 @@ use crate::envelope::UeId;
 use crate::state::UeContext;
 
 /// Version of the written form; it is increased with every change.
-pub(super) const VERSION: u16 = 9;
+pub(super) const VERSION: u16 = 10;
 
 /// Decodes a body of one version.
 type BodyDecoder = fn(&[u8]) -> Result<Box<UeContext>, FlatError>;

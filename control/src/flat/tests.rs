@@ -15,7 +15,8 @@ use super::*;
 use crate::config::Config;
 use crate::envelope::{Batch, Command, Envelope, Locate, Payload, UeId};
 use crate::n14::{
-    HandedOverSession, N14, N14Body, PreparedResources, Relation, TransferCompletion, TransferredUe, UeProof,
+    ForwardedUe, HandedOverSession, N14, N14Body, PreparedResources, Relation, TransferCompletion,
+    TransferredUe, UeProof, UeTransferState,
 };
 use crate::shard::Shard;
 use crate::state::{Ambr, AmfContext, Modification, SmContext, UeContext};
@@ -23,7 +24,7 @@ use crate::ue_harness::{INTEGRITY, UeHarness, psi, registration_request};
 use crate::upf::UpfId;
 
 /// Frames of each version that is read, a line each, as `sim/examples/flat.rs` writes them.
-const CHECKPOINTS: [(u16, &str); 1] = [(9, include_str!("testdata/checkpoint.hex"))];
+const CHECKPOINTS: [(u16, &str); 1] = [(10, include_str!("testdata/checkpoint.hex"))];
 const ENVELOPES: &str = include_str!("testdata/envelope.hex");
 const BATCHES: &str = include_str!("testdata/batch.hex");
 const CONFIGS: &str = include_str!("testdata/config.hex");
@@ -86,7 +87,11 @@ fn n14() -> Vec<Vec<u8>> {
     let given = HandedOverSession { psi: psi(1), upf, up_seid, forwarding: Some(2) };
     let bodies = [
         N14Body::HandoverComplete,
-        N14Body::TransferUeContext(UeProof { tmsi: whimbrel_ids::Tmsi(7), nas: vec![0x7e, 1, 2] }),
+        N14Body::TransferUeContext(UeProof {
+            amf_id: whimbrel_ids::AmfId::new(2, 1, 3).unwrap(),
+            tmsi: whimbrel_ids::Tmsi(7),
+            nas: vec![0x7e, 1, 2],
+        }),
         N14Body::UeContextTransferred(Box::new(TransferredUe {
             asker: registered().id,
             state: checkpoint(&registered()).into_flat(),
@@ -95,7 +100,16 @@ fn n14() -> Vec<Vec<u8>> {
         N14Body::UeContextNotTransferred(registered().id),
         N14Body::Registered { smf: upf, sessions: vec![(psi(1), up_seid)] },
         N14Body::NotRegistered,
-        N14Body::Replica(checkpoint(&registered()).into_flat()),
+        N14Body::RegisteredThere,
+        N14Body::ForwardUeContext(Box::new(ForwardedUe {
+            ue: UeTransferState { state: checkpoint(&registered()).into_flat(), upfs: vec![(psi(1), upf)] },
+            gnb: None,
+        })),
+        N14Body::Uplink(vec![1, 2, 3]),
+        N14Body::Replica(Box::new(UeTransferState {
+            state: checkpoint(&registered()).into_flat(),
+            upfs: vec![(psi(1), upf)],
+        })),
         N14Body::ReplicaGone,
         N14Body::WholeRequested,
         N14Body::not_created(CauseRadioNetwork::UnknownTargetId, None),

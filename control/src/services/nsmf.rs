@@ -249,13 +249,13 @@ pub(crate) trait NsmfPduSession: Sync {
 
     /// The N4 address of each session's UPF, if other SMFs reach it.
     fn session_upfs(&self, ue: Ue) -> Vec<(PduSessionId, IpAddr)>;
-    /// Hands these sessions to the SMF at `smf`, each under its CP SEID there (TS 23.502 §4.9.1.3.3 steps 7 to 10).
+    /// Hands these sessions to the SMF at `smf`, each under its CP SEID there (TS 23.502 §4.9.1.3.3 steps 7 to 10). Without `admitted`, the UE stays at its gNB.
     fn hand_over_sessions<'a>(
         &'a self,
         ue: Ue,
         taken: &'a [(PduSessionId, Seid)],
         smf: IpAddr,
-        admitted: &'a [AdmittedSession],
+        admitted: Option<&'a [AdmittedSession]>,
     ) -> ServiceFuture<'a, Result<Vec<HandedOverSession>, Interrupt>>;
     /// Checks the sessions of a UE that comes from another AMF: slice, data network and UPF must be known here.
     fn take_over_sessions(

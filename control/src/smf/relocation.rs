@@ -21,35 +21,39 @@ use crate::event::SessionChange;
 use crate::n14::HandedOverSession;
 use crate::procedure::{Interrupt, Ue};
 use crate::services::nsmf::{AdmittedSession, TakenOverSessions};
-use crate::state::{IncomingSession, SmContext, UpState};
+use crate::state::{IncomingSession, SmContext, UeContext, UpState};
 use crate::upf::{UpfId, UpfStates};
 
 /// The N4 address of each session's UPF, if other SMFs reach it. A session with an intermediate UPF is not handed over to another SMF.
 pub(crate) fn upfs(ue: Ue) -> Vec<(PduSessionId, IpAddr)> {
-    let config = ue.config();
-    let at = |s: &SmContext| Some((s.psi, config.smf.upfs.get(usize::from(s.upf.0))?.address?));
-    ue.with(|p| {
-        let direct = p.sessions.values().filter(|s| p.serving_intermediate_upf(s.psi).is_none());
-        direct.filter_map(|s| at(s)).collect()
-    })
+    let addresses: Vec<_> = ue.config().smf.upfs.iter().map(|upf| upf.address).collect();
+    ue.with(|p| p.session_upfs(&addresses))
+}
+
+impl UeContext {
+    /// The N4 address of each session's UPF, given those of all UPFs of its SMF. A session with an intermediate UPF is left out.
+    pub fn session_upfs(&self, addresses: &[Option<IpAddr>]) -> Vec<(PduSessionId, IpAddr)> {
+        let direct = self.sessions.values().filter(|s| self.serving_intermediate_upf(s.psi).is_none());
+        direct.filter_map(|s| Some((s.psi, (*addresses.get(usize::from(s.upf.0))?)?))).collect()
+    }
 }
 
 /// Hands sessions over to another SMF, each under its CP SEID there. Downlink packets of admitted sessions go to the target gNB from now
-/// on, those of the others are buffered. Returns the sessions for which the UPF has agreed, with the number of their forwarding rules.
+/// on, those of the others are buffered; without `admitted`, the UE stays at its gNB, and packets pass as before. Returns the sessions for which the UPF has agreed, with the number of their forwarding rules.
 pub(crate) async fn hand_over_sessions(
     ue: Ue,
     taken: &[(PduSessionId, Seid)],
     smf: IpAddr,
-    admitted: &[AdmittedSession],
+    admitted: Option<&[AdmittedSession]>,
 ) -> Result<Vec<HandedOverSession>, Interrupt> {
     let config = ue.config();
     let mut asked = Vec::with_capacity(taken.len());
     for &(psi, seid) in taken {
         let active = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.up != UpState::Inactive));
-        let mut request = match admitted.iter().find(|a| a.psi == psi) {
-            Some(a) => n4::downlink_update(ue, psi, Downlink::SwitchTo(a.tunnel)),
-            None if active => n4::downlink_update(ue, psi, Downlink::Buffer),
-            None => SessionModificationRequest::default(),
+        let mut request = match (admitted, admitted.and_then(|a| a.iter().find(|a| a.psi == psi))) {
+            (_, Some(a)) => n4::downlink_update(ue, psi, Downlink::SwitchTo(a.tunnel)),
+            (Some(_), None) if active => n4::downlink_update(ue, psi, Downlink::Buffer),
+            _ => SessionModificationRequest::default(),
         };
         request.cp_f_seid = Some(FSeid::new(seid, smf));
         let Some(to) = n4::ask_modification(ue, psi, request) else { continue };
@@ -161,12 +165,14 @@ pub(crate) async fn claim(
     let mut asked = Vec::with_capacity(here.len());
     for c in here {
         own(ue, &c, None);
-        let request = match admitted.iter().find(|a| a.psi == c.psi) {
+        let mut request = match admitted.iter().find(|a| a.psi == c.psi) {
             Some(a) if ue.with(|p| p.sessions.get(&c.psi).is_some_and(|s| is_active(s))) => {
                 n4::downlink_update(ue, c.psi, Downlink::To(a.tunnel))
             }
             _ => n4::downlink_update(ue, c.psi, Downlink::Buffer),
         };
+        // A UPF that knows both as one SMF set lets this one go on, if the former has not handed the session over (TS 29.244 §5.22.3).
+        request.cp_f_seid = Some(FSeid::new(c.cp_seid, ue.config().smf.node_id));
         if let Some(to) = n4::ask_modification(ue, c.psi, request) {
             asked.push((c.psi, c, to));
         }

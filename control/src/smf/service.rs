@@ -216,7 +216,7 @@ impl NsmfPduSession for Smf {
         ue: Ue,
         taken: &'a [(PduSessionId, Seid)],
         smf: IpAddr,
-        admitted: &'a [AdmittedSession],
+        admitted: Option<&'a [AdmittedSession]>,
     ) -> ServiceFuture<'a, Result<Vec<HandedOverSession>, Interrupt>> {
         Box::pin(relocation::hand_over_sessions(ue, taken, smf, admitted))
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_ids::{Instant, Pei, SNssai, Supi, Tai, Tmsi};
+use whimbrel_ids::{AmfId, Instant, Pei, SNssai, Supi, Tai, Tmsi};
 use whimbrel_nas::ie::{DrxParameters, NgKsi, UeSecurityCapability};
 use whimbrel_ngap::ie::{AmfPagingTarget, NgranCgi, RecommendedCellItem, UeRadioCapabilityForPaging};
 use whimbrel_security::{KAmf, NasCount, NasSecurityContext, Nh};
@@ -17,6 +17,9 @@ use crate::flat::octets;
 
 /// The allowed NSSAI holds eight slices (TS 24.501 §9.11.3.37).
 pub(crate) const ALLOWED_SLICES_MAX: usize = 8;
+
+/// A 5G-GUTI of this PLMN: the AMF that gave it, and the UE there.
+pub(crate) type PeerGuti = (AmfId, Tmsi);
 
 /// The UE context in the AMF (TS 23.502 Table 4.2.2.2.2-1, TS 29.518 §6.1.6.2.25).
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -33,6 +36,9 @@ pub struct AmfContext {
     pub tmsi: Option<Tmsi>,
     /// The former one, valid until the UE confirms the new one (TS 24.501 §5.5.1.2.4).
     pub former_tmsi: Option<Tmsi>,
+    /// The 5G-GUTIs that the UE may still have of another AMF of the set, which served it before (TS 23.501 §5.21.2.2), newest first: it is paged by them, and shows
+    /// them, until it has one of this AMF.
+    pub(crate) peer_gutis: Option<Box<[Option<PeerGuti>; 2]>>,
     /// The identity that the UE claims before it is authenticated: for explanations only.
     pub(crate) claimed: Option<Supi>,
     /// Digest of the initial NAS message that the running or last procedure answers: recognises a retransmission
@@ -146,9 +152,32 @@ pub struct Mobility {
 }
 
 impl AmfContext {
+    /// Whether a 5G-TMSI is this UE's.
+    pub(crate) fn bears(&self, tmsi: Tmsi) -> bool {
+        self.tmsi == Some(tmsi)
+            || self.former_tmsi == Some(tmsi)
+            || self.of_peers().any(|(_, of_peer)| of_peer == tmsi)
+    }
+
+    /// The UE has the 5G-TMSI in force, and no other one any more.
+    pub(crate) fn confirm_tmsi(&mut self) {
+        self.former_tmsi = None;
+        self.peer_gutis = None;
+    }
+
+    /// The 5G-GUTIs that the UE may have, of this AMF and of others.
+    pub fn gutis(&self, own: AmfId) -> impl Iterator<Item = (AmfId, Tmsi)> {
+        let ours = [self.former_tmsi, self.tmsi].into_iter().flatten().map(move |tmsi| (own, tmsi));
+        self.of_peers().chain(ours)
+    }
+
+    fn of_peers(&self) -> impl Iterator<Item = (AmfId, Tmsi)> {
+        self.peer_gutis.iter().flat_map(|gutis| gutis.iter().flatten().copied())
+    }
+
     /// The core crashed, and NAS COUNTs may have been used that this context does not show. No message is
     /// protected with these keys any more; the UE is authenticated before it is served (TS 33.501 §6.4.3.1).
-    pub(crate) fn has_unknown_nas_counts(&self) -> bool {
+    pub fn has_unknown_nas_counts(&self) -> bool {
         self.security.authenticated_at == Some(Instant::ZERO)
     }
 

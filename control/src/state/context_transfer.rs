@@ -1,10 +1,13 @@
 //! The transfer of a UE's context between this AMF and another one (TS 23.502 §4.9.1.3, §4.2.2.2.2).
 
+use std::sync::Arc;
+
 use whimbrel_ids::{PduSessionId, Seid};
 use whimbrel_nas::mm;
 
 use super::amf_context::DownlinkProtection;
 use super::handover::Phase;
+use crate::envelope::AssociationId;
 use crate::n14::{HandedOverSession, PeerAmfId, Relation};
 use crate::upf::UpfId;
 
@@ -27,6 +30,10 @@ pub(crate) struct OutboundTransfer {
     pub(crate) source_lost: bool,
     /// Held NAS messages, sent if the UE stays.
     pub(crate) held: Vec<(mm::Message, DownlinkProtection)>,
+    /// Messages of its gNB while it was not known which AMF has the UE.
+    pub(crate) held_uplink: Vec<(AssociationId, Arc<[u8]>)>,
+    /// Its connection goes along.
+    pub(crate) is_connected: bool,
     /// It has arrived there, with these sessions.
     pub(crate) given: Option<Vec<HandedOverSession>>,
 }
@@ -34,7 +41,16 @@ pub(crate) struct OutboundTransfer {
 impl OutboundTransfer {
     /// For an idle UE that registers there.
     pub(crate) fn idle(to: PeerAmfId, relation: Relation) -> Self {
-        Self { to, relation, phase: Phase::Waiting, source_lost: false, held: Vec::new(), given: None }
+        Self {
+            to,
+            relation,
+            phase: Phase::Waiting,
+            source_lost: false,
+            held: Vec::new(),
+            held_uplink: Vec::new(),
+            is_connected: false,
+            given: None,
+        }
     }
 
     /// Whether it is this transfer.
@@ -76,6 +92,8 @@ pub(crate) enum ArrivalBy {
     Question,
     /// Idle; its source has answered.
     Answer,
+    /// Its source gives it up without having been asked.
+    Forward,
 }
 
 impl InboundTransfer {
@@ -88,6 +106,11 @@ impl InboundTransfer {
         Self { by: ArrivalBy::Question, ..Self::new(from, relation) }
     }
 
+    /// For an idle UE that its AMF gives up.
+    pub(crate) fn forwarded(from: PeerAmfId, relation: Relation) -> Self {
+        Self { by: ArrivalBy::Forward, ..Self::new(from, relation) }
+    }
+
     /// Stores the source's identifier of the UE from its answer. Returns whether a request was outstanding.
     pub(crate) fn answered(&mut self, from: PeerAmfId, relation: Relation) -> bool {
         let asked = (ArrivalBy::Question, self.from, self.relation.token);
@@ -98,13 +121,17 @@ impl InboundTransfer {
         ours
     }
 
+    pub(crate) fn is_forwarded(&self) -> bool {
+        self.by == ArrivalBy::Forward
+    }
+
     pub(crate) fn is_handover(&self) -> bool {
         self.by == ArrivalBy::Handover
     }
 
     /// Where the outcome is sent to, for an idle UE whose source has answered.
     pub(crate) fn status_to(&self) -> Option<(PeerAmfId, Relation)> {
-        (self.by == ArrivalBy::Answer).then_some((self.from, self.relation))
+        matches!(self.by, ArrivalBy::Answer | ArrivalBy::Forward).then_some((self.from, self.relation))
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_ids::{Instant, PduSessionId, RanUeNgapId, Tmsi};
+use whimbrel_ids::{Instant, PduSessionId, RanUeNgapId};
 
 use super::amf_context::AmfContext;
 use super::connection::Connection;
@@ -88,11 +88,6 @@ impl UeContext {
     /// again on it (TS 24.501 §5.3.1.3).
     pub fn awaits_release(&self) -> bool {
         !self.amf.registered && self.amf.inactivity_deadline.is_some() && self.amf.connection.is_some()
-    }
-
-    /// Whether a 5G-TMSI is this UE's.
-    pub(crate) fn bears(&self, tmsi: Tmsi) -> bool {
-        self.amf.tmsi == Some(tmsi) || self.amf.former_tmsi == Some(tmsi)
     }
 
     /// When the first lifetime of a session of SSC mode 3 ends (TS 23.502 §4.3.5.2 step 5).

@@ -2,7 +2,7 @@
 //! way are lost, and timers end their handovers.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use whimbrel_control::amf::PeerAmfId;
 use whimbrel_ids::{AmfId, Instant};
 use whimbrel_link::{ClusterKey, Event, LinkEvents, LinkId, LinkSettings, Links};
 use whimbrel_resilience::link::PeerAmfHello;
-use whimbrel_resilience::{N14Error, PeerMessageOutcome, PeerReplicas, ToStore};
+use whimbrel_resilience::{N14Error, PEER_LOST_AFTER, PeerMessageOutcome, PeerReplicas, ToStore};
 
 use super::rejected_peers::RejectedPeers;
 use crate::config::PeerAmfs as Config;
@@ -39,6 +39,8 @@ struct PeerAmfLink {
     logged: BTreeSet<N14Error>,
     /// Its absence has been logged.
     logged_lost: bool,
+    /// Since when it has no link.
+    down_since: Option<Instant>,
     /// Since when its link is up, until that is logged.
     up_since: Option<Instant>,
 }
@@ -52,6 +54,8 @@ pub struct PeerAmfs {
     replicas: PeerReplicas,
     /// When UEs that have changed are sent next, and whether all are then.
     replicate: (Instant, bool),
+    /// Answers to this AMF's requests to peers that are not connected.
+    answers: Vec<(PeerAmfId, Flat)>,
     unsent: u64,
     rejected_messages: u64,
     rejected: RejectedPeers,
@@ -59,7 +63,13 @@ pub struct PeerAmfs {
 
 impl PeerAmfs {
     /// Opens the address to which peer AMFs connect; `None` where none is configured. Errors: one sentence.
-    pub fn open(config: &Config, own: AmfId, now: Instant) -> Result<Option<Self>, String> {
+    /// `upfs`: the N4 addresses of the UPFs, by their numbers.
+    pub fn open(
+        config: &Config,
+        own: AmfId,
+        upfs: Vec<Option<IpAddr>>,
+        now: Instant,
+    ) -> Result<Option<Self>, String> {
         if config.amfs.is_empty() {
             return Ok(None);
         }
@@ -79,11 +89,13 @@ impl PeerAmfs {
             connect_at: now,
             logged: BTreeSet::new(),
             logged_lost: false,
+            down_since: Some(now),
             up_since: None,
         });
         let all = all.collect();
-        let numbers = (0u8..).map(PeerAmfId).zip(config.amfs.iter().map(|n| n.replicas as usize));
-        let replicas = PeerReplicas::new(numbers);
+        let peers = (0u8..).map(PeerAmfId).zip(&config.amfs);
+        let peers = peers.map(|(id, peer)| (id, peer.amf_id, peer.replicas as usize));
+        let replicas = PeerReplicas::new(peers, upfs);
         let (events, rejected) = (LinkEvents::default(), RejectedPeers::default());
         Ok(Some(Self {
             links,
@@ -92,6 +104,7 @@ impl PeerAmfs {
             all,
             replicas,
             replicate: (now, true),
+            answers: Vec::new(),
             unsent: 0,
             rejected_messages: 0,
             rejected,
@@ -112,7 +125,8 @@ impl PeerAmfs {
                 n.connecting = Some(self.links.connect(now, to));
             }
         }
-        let mut messages = Vec::new();
+        let mut messages: Vec<_> =
+            self.answers.drain(..).map(|(from, answer)| (from, answer.octets().to_vec())).collect();
         let mut events = std::mem::take(&mut self.events);
         self.links.drain(now, &mut events);
         for event in events.iter() {
@@ -136,7 +150,9 @@ impl PeerAmfs {
                     else {
                         continue;
                     };
-                    n.link.take_if(|l| *l == link);
+                    if n.link.take_if(|l| *l == link).is_some() {
+                        n.down_since = Some(now);
+                    }
                     if !std::mem::replace(&mut n.logged_lost, true) {
                         warn!(peer_amf = %n.name, %reason, "a peer AMF cannot be reached: no UE is handed over to it");
                     }
@@ -176,7 +192,7 @@ impl PeerAmfs {
         if let Some(former) = n.link.replace(link) {
             self.links.close(former);
         }
-        n.up_since = Some(now);
+        (n.up_since, n.down_since) = (Some(now), None);
         if let Some(at) = self.all.iter().position(|n| n.link == Some(link)) {
             self.replicas.connected(PeerAmfId(at as u8));
         }
@@ -200,8 +216,19 @@ impl PeerAmfs {
         messages.into_iter().for_each(|(to, message)| self.send(to, message.octets()));
     }
 
-    /// Sends a message of the CTA, without a UE's state where the peer AMF has it.
-    pub fn send_message(&mut self, to: PeerAmfId, message: Flat) {
+    /// True for a peer AMF with a link.
+    pub fn is_connected(&self, peer: PeerAmfId) -> bool {
+        self.all.get(usize::from(peer.0)).is_some_and(|n| n.link.is_some())
+    }
+
+    /// Sends a message of the CTA, without a UE's state where the peer AMF has it. For one that is not connected, its replicas answer, so that no UE waits.
+    pub fn send_message(&mut self, now: Instant, to: PeerAmfId, message: Flat) {
+        let lost = self.all.get(usize::from(to.0)).and_then(|n| n.down_since);
+        if lost.is_some_and(|since| now.since(since) >= PEER_LOST_AFTER)
+            && let Some(answer) = self.replicas.answer_in_place_of(to, &message)
+        {
+            return self.answers.push((to, answer));
+        }
         let message = self.replicas.send(to, message);
         self.send(to, message.octets());
     }
@@ -241,7 +268,15 @@ impl PeerAmfs {
         let logged = self.all.iter().filter_map(|n| n.up_since).map(|since| since + STABLE_AFTER);
         let connected = self.replicas.is_used() && self.all.iter().any(|n| n.link.is_some());
         let replicates = connected.then_some(self.replicate.0);
-        self.links.next_deadline().into_iter().chain(calls).chain(logged).chain(replicates).min()
+        let answers = (!self.answers.is_empty()).then_some(Instant::ZERO);
+        self.links
+            .next_deadline()
+            .into_iter()
+            .chain(answers)
+            .chain(calls)
+            .chain(logged)
+            .chain(replicates)
+            .min()
     }
 
     /// For the metrics.
@@ -260,6 +295,7 @@ impl PeerAmfs {
             one(Metric::PeerReplicasSent, replicas.sent),
             one(Metric::PeerReplicasUsed, replicas.completed),
             one(Metric::PeerReplicasStale, replicas.requested),
+            one(Metric::PeerReplicasPromoted, replicas.promoted),
         ]
     }
 }
@@ -313,9 +349,12 @@ mod tests {
 
     #[test]
     fn a_link_is_set_up_again_after_one_amf_restarted() {
-        let mut b = PeerAmfs::open(&of(1, Vec::new()), amf(2), clock::now()).expect("opens").expect("one");
+        let mut b = PeerAmfs::open(&of(1, Vec::new()), amf(2), Vec::new(), clock::now())
+            .expect("opens")
+            .expect("one");
         let at = b.address().expect("it listens");
-        let mut a = PeerAmfs::open(&of(2, vec![at]), amf(1), clock::now()).expect("opens").expect("one");
+        let mut a =
+            PeerAmfs::open(&of(2, vec![at]), amf(1), Vec::new(), clock::now()).expect("opens").expect("one");
         until(&mut [&mut a, &mut b], |both| both.iter().all(|n| is_connected(n)));
         for (n, what) in [(&mut a, b"from a"), (&mut b, b"from b")] {
             n.send(PeerAmfId(0), what);
@@ -331,24 +370,28 @@ mod tests {
         a.send(PeerAmfId(0), b"lost");
         assert_eq!(a.unsent, 1);
         let config = Config { listen: Some(at), ..of(1, Vec::new()) };
-        let mut b = PeerAmfs::open(&config, amf(2), clock::now()).expect("opens").expect("one");
+        let mut b = PeerAmfs::open(&config, amf(2), Vec::new(), clock::now()).expect("opens").expect("one");
         until(&mut [&mut a, &mut b], |both| both.iter().all(|n| is_connected(n)));
     }
 
     #[test]
     fn a_link_of_an_unknown_amf_is_closed_and_counted() {
-        let mut b = PeerAmfs::open(&of(1, Vec::new()), amf(2), clock::now()).expect("opens").expect("one");
+        let mut b = PeerAmfs::open(&of(1, Vec::new()), amf(2), Vec::new(), clock::now())
+            .expect("opens")
+            .expect("one");
         let at = b.address().expect("it listens");
         // Its AMF identifier is not configured at the other end.
         let mut unknown =
-            PeerAmfs::open(&of(2, vec![at]), amf(0), clock::now()).expect("opens").expect("one");
+            PeerAmfs::open(&of(2, vec![at]), amf(0), Vec::new(), clock::now()).expect("opens").expect("one");
         until(&mut [&mut unknown, &mut b], |both| both[1].rejected.total() > 0);
         assert!(!is_connected(&b));
     }
 
     #[test]
     fn messages_of_many_versions_are_logged_once_and_counted() {
-        let mut a = PeerAmfs::open(&of(2, Vec::new()), amf(1), clock::now()).expect("opens").expect("one");
+        let mut a = PeerAmfs::open(&of(2, Vec::new()), amf(1), Vec::new(), clock::now())
+            .expect("opens")
+            .expect("one");
         let lines = Arc::new(AtomicUsize::new(0));
         crate::log_limiter::with_subscriber(Lines(lines.clone()), || {
             (0..=u16::MAX).for_each(|v| a.message_rejected(PeerAmfId(0), N14Error::Version(v)));
@@ -359,9 +402,12 @@ mod tests {
 
     #[test] // one AMF is not configured at the other, whose link is closed again and again
     fn links_that_are_closed_again_and_again_do_not_fill_the_log() {
-        let mut b = PeerAmfs::open(&of(3, Vec::new()), amf(2), clock::now()).expect("opens").expect("one");
+        let mut b = PeerAmfs::open(&of(3, Vec::new()), amf(2), Vec::new(), clock::now())
+            .expect("opens")
+            .expect("one");
         let at = b.address().expect("it listens");
-        let mut a = PeerAmfs::open(&of(2, vec![at]), amf(1), clock::now()).expect("opens").expect("one");
+        let mut a =
+            PeerAmfs::open(&of(2, vec![at]), amf(1), Vec::new(), clock::now()).expect("opens").expect("one");
         let lines = Arc::new(AtomicUsize::new(0));
         crate::log_limiter::with_subscriber(Lines(lines.clone()), || {
             for attempt in 0..20u32 {

@@ -48,12 +48,12 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> PeerAmfs {
              can connect, at loopback addresses.",
         );
         let doc = "Each has `name`, `region`, `set` and `pointer` as in its own `amf`, the `tacs` that it serves, and the `addresses` at which it \
-                   listens (two if it is a pair).";
+                   listens (two if it is a pair). AMFs of one region and set are an AMF set: they serve the same tracking areas and each other's UEs.";
         let amfs = s.sections("amfs", 0, doc, |s, i| {
             let amf = PeerAmfConfig {
-                name: s.value("name", format!("amf{}", i + 1), "Name in logs."),
+                name: s.value("name", format!("amf{}", i + 1), "Name in logs; of an AMF of the same set its own `amf.name`, by which gNBs know it."),
                 amf_id: super::amf::amf_id(s),
-                tacs: s.list("tacs", vec![], "The tracking areas that it serves."),
+                tacs: s.list("tacs", vec![], "The tracking areas that it serves; not needed for an AMF of the same set, which serves those of this one."),
                 addresses: s.list("addresses", vec![], "Its addresses and TCP ports."),
                 replicas: s.value(
                     "replicas",
@@ -69,6 +69,20 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> PeerAmfs {
         });
         PeerAmfs { listen, key_file, amfs }
     })
+}
+
+impl Config {
+    /// The SMFs of an AMF set are an SMF set (TS 23.003 §28.14).
+    pub(super) fn smf_set_id(&self) -> Option<String> {
+        let own = self.amf.amf_id;
+        let of_set =
+            |peer: &PeerAmfConfig| (peer.amf_id.region, peer.amf_id.set()) == (own.region, own.set());
+        self.peer_amfs.amfs.iter().any(of_set).then(|| {
+            let ([a, b, c], (mnc, digits)) = (self.amf.plmn.mcc(), self.amf.plmn.mnc());
+            let [d, e, f] = if digits == 2 { [0, mnc[0], mnc[1]] } else { mnc };
+            format!("set{}-{}.smfset.5gc.mnc{d}{e}{f}.mcc{a}{b}{c}.3gppnetwork.org", own.region, own.set())
+        })
+    }
 }
 
 /// Reports contradictions between the items, and with other keys.
@@ -90,18 +104,26 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
             let what = "two AMFs have the same region, set and pointer";
             pass.refuse(&key("pointer"), what, "give each a pointer of its own (`amf.pointer` here)");
         }
-        if amf.tacs.is_empty() {
+        let of_set = |other: &AmfId| (other.region, other.set()) == (amf.amf_id.region, amf.amf_id.set());
+        if amf.tacs.is_empty() && !of_set(&config.amf.amf_id) {
             pass.refuse(
                 &key("tacs"),
                 "without a tracking area no UE is handed over to it",
                 "list the tracking areas that it serves",
             );
         }
-        let served =
-            |tac: &&Tac| config.amf.tacs.contains(tac) || amfs[..i].iter().any(|a| a.tacs.contains(tac));
+        // AMFs of one set may serve the same tracking areas: any of them can serve a UE there.
+        let served = |tac: &&Tac| {
+            let here = config.amf.tacs.contains(tac) && !of_set(&config.amf.amf_id);
+            here || amfs[..i].iter().any(|a| a.tacs.contains(tac) && !of_set(&a.amf_id))
+        };
         if let Some(tac) = amf.tacs.iter().find(served) {
-            let what = format!("TAC {} is served by two AMFs", tac.value());
-            pass.refuse(&key("tacs"), what, "name each tracking area once, here or in `tacs`");
+            let what = format!("TAC {} is served by two AMFs of different sets", tac.value());
+            pass.refuse(
+                &key("tacs"),
+                what,
+                "name each tracking area in one set, or give both AMFs one region and set",
+            );
         }
         if amf.addresses.is_empty() && amf.amf_id > config.amf.amf_id {
             let what = "of two AMFs the one with the lower region, set and pointer connects to the other, whose address is missing";

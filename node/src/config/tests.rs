@@ -523,8 +523,10 @@ fn a_peer_amf_needs_its_own_identity_tracking_areas_and_an_address() {
     assert!(refused(&peer_amfs(caller)).contains("whose address is missing"));
     assert!(refused(&peer_amfs("tacs: [2]")).contains("the same region, set and pointer"));
     let with = |rest| peer_amfs(&format!("pointer: 1, addresses: [\"127.0.0.2:7390\"]{rest}"));
-    assert!(refused(&with("")).contains("list the tracking areas"));
-    assert!(refused(&with(", tacs: [1]")).contains("TAC 1 is served by two AMFs"));
+    assert!(refused(&with(", set: 2")).contains("list the tracking areas"));
+    assert!(refused(&with(", set: 2, tacs: [1]")).contains("TAC 1 is served by two AMFs of different sets"));
+    // TS 23.501 §5.19: AMFs of one set serve the same tracking areas.
+    assert!(read(&with("")).is_ok() && read(&with(", tacs: [1]")).is_ok());
     let mute = "peer_amfs: { amfs: [{ pointer: 1, tacs: 2, addresses: [\"127.0.0.2:7390\"] }] }\n";
     assert!(refused(mute).contains("cannot connect"));
 }

@@ -60,6 +60,7 @@ impl Config {
                 data_networks: self.data_networks.iter().map(|n| (n.dnn.clone(), data_network(n))).collect(),
                 node_id: self.n4.node_id,
                 upfs: self.upfs().iter().map(ListedUpf::control).collect(),
+                set_id: self.smf_set_id(),
                 handover_downlink: self.handover.downlink,
                 marking: self.markings.clone(),
                 buffering: self.downlink_data,

@@ -16,7 +16,7 @@ use whimbrel_ids::{GlobalGnbId, PduSessionId, Supi};
 
 use super::cluster::ClusterView;
 use super::locked;
-use super::view::{ForesightView, GnbView, OverloadView, UePage, UeView, WarningView};
+use super::view::{ForesightView, GnbView, OverloadView, RemovalView, UePage, UeView, WarningView};
 use crate::config::Config;
 
 /// Most commands in the queue: more than the API's connections can have outstanding.
@@ -31,6 +31,15 @@ pub struct UesRequest {
     pub after: Option<Supi>,
     /// Most UEs to return.
     pub limit: usize,
+}
+
+/// An order about the removal of this AMF from its set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RemovalOrder {
+    /// The AMF of this name takes the UEs over; without one, the first of the set that is connected.
+    Begin(Option<String>),
+    /// This AMF stays.
+    End,
 }
 
 /// A query or an order, with the channel for its answer.
@@ -58,6 +67,8 @@ pub enum ConsoleCommand {
     ListWarnings(oneshot::Sender<Vec<WarningView>>),
     /// Whether OVERLOAD START is in force; an order is carried out first (TS 38.413 §8.7.7, §8.7.8).
     Overload(Option<OverloadOrder>, oneshot::Sender<OverloadView>),
+    /// Begin or end the removal of this AMF; without an order, nothing changes. Answer: the removal, or why there is none.
+    Removal(Option<RemovalOrder>, oneshot::Sender<Result<RemovalView, String>>),
     /// The state of the prediction of handovers.
     Foresight(oneshot::Sender<ForesightView>),
     /// Reset all connections of a gNB (TS 38.413 §8.7.4). Answer: the operation; `None` if the gNB is not up.

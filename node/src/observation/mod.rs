@@ -26,7 +26,7 @@ use whimbrel_ids::Instant;
 
 pub use cluster::Moment;
 pub use cluster::{ClusterView, CpfView, CtaView, LogView, ReplicasView, Timeline, UpfView, VersionView};
-pub use commands::{AskError, Commands, ConsoleCommand, UesRequest};
+pub use commands::{AskError, Commands, ConsoleCommand, RemovalOrder, UesRequest};
 pub use components::{Component, Components, Condition};
 pub use events::{EventRecord, EventRing, Level};
 pub use history::{
@@ -39,8 +39,8 @@ pub use operations::{OperationState, OperationView, Operations, Target};
 pub use signalling::{Interface, Message, Names, Signalling};
 pub use taps::{Taps, TunnelEnd};
 pub use view::{
-    DisconnectedView, FlowView, ForesightView, GnbView, OverloadView, RatesView, SessionView, TimerView,
-    TunnelView, UePage, UeView, WarningAtGnb, WarningView,
+    DisconnectedView, FlowView, ForesightView, GnbView, OverloadView, RatesView, RemovalView, SessionView,
+    TimerView, TunnelView, UePage, UeView, WarningAtGnb, WarningView,
 };
 
 use crate::observation::otlp::Traces;

@@ -230,6 +230,18 @@ pub struct DisconnectedView {
     pub gnb: String,
 }
 
+/// The planned removal of this AMF from its set (TS 23.501 §5.21.2.2.1).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Removal")]
+pub struct RemovalView {
+    /// The AMF of the set that takes the UEs over; without it, there is no removal.
+    pub successor: Option<String>,
+    /// UEs that are still here.
+    pub ues_left: u64,
+    /// gNBs were informed that this AMF is not available, and connected UEs are released.
+    pub announced: bool,
+}
+
 /// Whether OVERLOAD START is in force at gNBs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Overload")]

@@ -170,6 +170,8 @@ enum Command {
         #[command(flatten)]
         at: Running,
     },
+    /// Give all UEs of the running core to another AMF of its set, and wait until none is left (TS 23.501 §5.21.2.2.1).
+    Drain(command::drain::Options),
     /// Make the running core reload its configuration file, as SIGHUP does.
     Reload {
         #[command(flatten)]
@@ -418,6 +420,7 @@ fn command(command: Command) -> Result<ExitCode, String> {
             WarningCommand::List { at } => command::radio::warnings(at.client()?, at.json),
         },
         Command::Charging { command } => command::charging::run(command),
+        Command::Drain(options) => command::drain::drain(&options),
         Command::Overload { order, at } => command::radio::overload(at.client()?, order.as_deref()),
         Command::Reload { at } => command::radio::reload(at.client()?),
         Command::LogLevel(options) => command::log_level::run(&options),

@@ -15,7 +15,7 @@ const HELD_MAX: usize = 4;
 const CRC_OCTETS: usize = 4;
 
 fuzz_target!(|octets: &[u8]| {
-    let mut replicas = PeerReplicas::new([(PEER, HELD_MAX)]);
+    let mut replicas = PeerReplicas::new([(PEER, whimbrel_ids::AmfId::new(2, 1, 1).expect("within its bits"), HELD_MAX)], Vec::new());
     let mut rest = octets;
     while let [kind, slot, changes, behind @ ..] = rest {
         let (changes, behind) = behind.split_at((usize::from(*changes % 8) * 3).min(behind.len()));

@@ -114,7 +114,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         let ours = peek.five_g_s_tmsi.filter(|t| t.set == amf_id.set() && t.pointer == amf_id.pointer());
         let named = match ours {
             Some(t) => self.slots.by_tmsi(t.tmsi),
-            None => self.arrived(&first.octets),
+            None => self.arrived(&first.octets, peek.five_g_s_tmsi),
         };
         match named {
             Some(ue) if self.is_served(ue) => self.ask(now, ue, first, Candidate::Named, out),

@@ -14,6 +14,7 @@ mod questions;
 mod ran;
 mod recovery;
 mod remote_amfs;
+mod removal;
 mod restart;
 mod scan;
 mod slots;
@@ -66,6 +67,8 @@ use ran::{Bounds, PendingReset};
 pub use recovery::TakeoverTime;
 pub use remote_amfs::AmfQuery;
 use remote_amfs::RemoteUes;
+use removal::Removal;
+pub use removal::RemovalProgress;
 use restart::RestoringUes;
 pub use restart::{
     RestorationOutcome, RestoreError, StoredAmf, StoredUe, StoredUes, SurvivingState, ToStore,
@@ -298,6 +301,8 @@ pub struct Cta<S, E, I = ()> {
     ended_charging: charging::EndedCharging,
     /// UEs that AMFs of other vendors serve.
     remote_ues: RemoteUes,
+    /// The planned removal of this AMF.
+    removal: Option<Removal>,
 }
 
 /// The CTA's term, stamped into envelopes.
@@ -316,7 +321,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         let tmsi_key = entropy.draw();
         Self {
             service: Service::Here(Box::new(Cpf::new(config.clone()))),
-            slots: UeSlots::new(&tmsi_key),
+            slots: UeSlots::new(&tmsi_key, config.amf.amf_id.pointer()),
             ran: RanNodes::new(config.clone()),
             streams: Default::default(),
             directory,
@@ -340,6 +345,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             restoring: RestoringUes::default(),
             ended_charging: Default::default(),
             remote_ues: RemoteUes::default(),
+            removal: None,
         }
     }
 
@@ -400,7 +406,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// When [`Input::Tick`] has something to do.
     pub fn next_deadline(&self) -> Instant {
         let ues_and_gnbs = self.slots.next_deadline().into_iter().chain(self.ran_due).min();
-        let ues_and_gnbs = ues_and_gnbs.into_iter().chain(self.ended_charging.next_deadline()).min();
+        let ues_and_gnbs = ues_and_gnbs
+            .into_iter()
+            .chain(self.ended_charging.next_deadline())
+            .chain(self.removal_due())
+            .min();
         let ues_and_gnbs = ues_and_gnbs.unwrap_or(Instant::FAR_FUTURE);
         ues_and_gnbs.min(self.upfs.next_deadline()).min(self.next_scan())
     }
@@ -695,6 +705,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
         self.tick_upfs(now, out);
         self.repeat_releases(now, out);
+        self.continue_removal(now, out);
     }
 
     /// Runs inputs that earlier ones caused, oldest first.
@@ -844,7 +855,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         // After the outputs, since their streams follow from the former state: the answer to a gNB that does not get the UE goes back on
         // the stream of its request.
         if !batch.no_effect {
+            let was_connected = self.removal.is_some() && self.slots.names(ue).next().is_some();
             self.slots.note(ue, clock, &batch);
+            self.relocate_idle(ue, was_connected);
             if let Some(unstored) = &mut self.unstored {
                 unstored.insert(ue);
             }

@@ -9,14 +9,15 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::amf::{
-    self, HandedOverSession, N14, N14Body, PeerAmfId, Relation, TransferCompletion, TransferredUe,
-    UeContextCreateData,
+    self, ForwardedUe, HandedOverSession, N14, N14Body, PeerAmfId, Relation, TransferCompletion,
+    TransferredUe, UeContextCreateData, UeProof,
 };
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{Checkpoint, Flat, FlatError, HandoverTarget, OutputId, Payload, UeId, UpfId};
-use whimbrel_ids::{Instant, Tmsi};
+use whimbrel_ids::{AmfId, Instant, STmsi, Tmsi};
 use whimbrel_ngap::ie::{Cause, CauseMisc, CauseRadioNetwork};
 
+use super::remote_amfs::NO_GNB;
 use super::{Cta, Entropy, Inspect, Outbox};
 
 /// Why a message of a peer AMF is rejected.
@@ -50,8 +51,8 @@ impl fmt::Display for N14Error {
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct ArrivedUes {
     by_relation: BTreeMap<(PeerAmfId, Relation), UeId>,
-    /// By their 5G-TMSIs there: a UE uses that one until it has received a new one (TS 24.501 §5.5.1.3.8 c).
-    by_tmsi: BTreeMap<(PeerAmfId, Tmsi), UeId>,
+    /// By their 5G-GUTIs of other AMFs: a UE uses that one until it has received a new one (TS 24.501 §5.5.1.3.8 c).
+    by_guti: BTreeMap<(AmfId, Tmsi), UeId>,
     by_ue: BTreeMap<UeId, ArrivedUe>,
 }
 
@@ -59,7 +60,7 @@ pub(super) struct ArrivedUes {
 struct ArrivedUe {
     from: PeerAmfId,
     relation: Relation,
-    tmsis: [Option<Tmsi>; 2],
+    gutis: Vec<(AmfId, Tmsi)>,
 }
 
 impl ArrivedUes {
@@ -67,38 +68,53 @@ impl ArrivedUes {
         self.by_relation.get(&(from, relation)).copied()
     }
 
-    fn insert(&mut self, from: PeerAmfId, relation: Relation, state: &Flat, ue: UeId) {
+    /// A UE comes from a peer AMF, of this identifier.
+    fn insert(&mut self, (from, amf_id): (PeerAmfId, AmfId), relation: Relation, state: &Flat, ue: UeId) {
         let state = Checkpoint::from_octets(state.octets()).and_then(|c| c.context());
-        let tmsis = state.map_or_else(|_| Default::default(), |p| [p.amf.tmsi, p.amf.former_tmsi]);
+        let gutis: Vec<_> = state.map_or_else(|_| Vec::new(), |p| p.amf.gutis(amf_id).collect());
         self.by_relation.insert((from, relation), ue);
-        self.by_tmsi.extend(tmsis.into_iter().flatten().map(|tmsi| ((from, tmsi), ue)));
-        self.by_ue.insert(ue, ArrivedUe { from, relation, tmsis });
+        self.by_guti.extend(gutis.iter().map(|guti| (*guti, ue)));
+        self.by_ue.insert(ue, ArrivedUe { from, relation, gutis });
     }
 
     /// A UE is gone.
     pub(super) fn remove(&mut self, ue: UeId) {
-        let Some(ArrivedUe { from, relation, tmsis }) = self.by_ue.remove(&ue) else { return };
+        let Some(ArrivedUe { from, relation, gutis }) = self.by_ue.remove(&ue) else { return };
         self.by_relation.remove(&(from, relation));
-        for tmsi in tmsis.into_iter().flatten() {
-            // Another UE may have come with the same 5G-TMSI since.
-            if self.by_tmsi.get(&(from, tmsi)) == Some(&ue) {
-                self.by_tmsi.remove(&(from, tmsi));
+        for guti in gutis {
+            // Another UE may have come with the same 5G-GUTI since.
+            if self.by_guti.get(&guti) == Some(&ue) {
+                self.by_guti.remove(&guti);
             }
         }
     }
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
-    /// The UE from a peer AMF that this first message names by its 5G-GUTI there. Whether the message is its own, the UE context decides.
-    pub(super) fn arrived(&self, first: &[u8]) -> Option<UeId> {
-        if self.arrivals.by_tmsi.is_empty() {
+    /// The UE from a peer AMF that this first message names by its 5G-GUTI there, or by the short form of it (`s_tmsi`), which gNBs give for a UE of this
+    /// AMF's set. Whether the message is its own, the UE context decides.
+    pub(super) fn arrived(&self, first: &[u8], s_tmsi: Option<STmsi>) -> Option<UeId> {
+        if self.arrivals.by_guti.is_empty() {
             return None;
         }
-        let guti = amf::named_within(first)?;
-        let neighbours = (0u8..).map(PeerAmfId).zip(&self.config.amf.peer_amfs);
-        let of_guti = |amf_id| guti.guami.plmn == self.config.amf.plmn && guti.guami.amf_id == amf_id;
-        let (from, _) = neighbours.into_iter().find(|(_, n)| of_guti(n.amf_id))?;
-        self.arrivals.by_tmsi.get(&(from, guti.tmsi)).copied()
+        let own = self.config.amf.amf_id;
+        let of_set = s_tmsi.filter(|s| s.set == own.set()).and_then(|s| {
+            let amf_id = AmfId::new(own.region, s.set, s.pointer)?;
+            self.arrivals.by_guti.get(&(amf_id, s.tmsi)).copied()
+        });
+        of_set.or_else(|| {
+            let guti = amf::named_within(first)?;
+            let ours = guti.guami.plmn == self.config.amf.plmn;
+            self.arrivals.by_guti.get(&(guti.guami.amf_id, guti.tmsi)).copied().filter(|_| ours)
+        })
+    }
+
+    /// The UE that a peer AMF asks for: of this AMF, or taken over from another one.
+    fn shown(&self, shown: &UeProof) -> Option<UeId> {
+        match shown.amf_id == self.config.amf.amf_id {
+            true => self.slots.by_tmsi(shown.tmsi),
+            false => self.arrivals.by_guti.get(&(shown.amf_id, shown.tmsi)).copied(),
+        }
     }
 
     /// Handles a message of a peer AMF.
@@ -127,7 +143,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 return Err(N14Error::Repeated);
             }
             N14Body::CreateUeContext(context) => self.comes(now, from, relation, context, out)?,
-            N14Body::TransferUeContext(shown) => match self.slots.by_tmsi(shown.tmsi) {
+            N14Body::TransferUeContext(shown) => match self.shown(shown) {
                 Some(ue) => (ue, None),
                 None => {
                     answer(from, relation, N14Body::UeContextNotTransferred(relation.source), out);
@@ -146,6 +162,15 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 return Err(N14Error::Unknown);
             }
             N14Body::UeContextNotTransferred(asker) => (*asker, None),
+            N14Body::ForwardUeContext(_) if self.arrivals.get(from, relation).is_some() => {
+                return Err(N14Error::Repeated);
+            }
+            N14Body::ForwardUeContext(forwarded) => {
+                match self.forwarded(now, from, relation, forwarded, out) {
+                    Some(forwarded) => forwarded,
+                    None => return Ok(()),
+                }
+            }
             body if body.is_of_source() => match (self.arrivals.get(from, relation), body) {
                 (Some(ue), N14Body::Completed(TransferCompletion::HandedOver(given))) => {
                     given.iter().for_each(|g| self.session_came(ue, g));
@@ -179,10 +204,15 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// Accepts one context for the slot that asked for it; its relation leads there from now on.
     fn takes(&mut self, from: PeerAmfId, relation: Relation, t: &TransferredUe) -> bool {
         let takes = self.slots.holds(t.asker) && !self.arrivals.by_ue.contains_key(&t.asker);
-        if takes {
-            self.arrivals.insert(from, relation, &t.state, t.asker);
+        if takes && let Some(of) = self.peer(from) {
+            self.arrivals.insert(of, relation, &t.state, t.asker);
         }
         takes
+    }
+
+    /// A peer AMF with its identifier.
+    fn peer(&self, from: PeerAmfId) -> Option<(PeerAmfId, AmfId)> {
+        self.config.amf.peer_amfs.get(usize::from(from.0)).map(|peer| (from, peer.amf_id))
     }
 
     fn upf_of(&self, given: &HandedOverSession) -> Option<UpfId> {
@@ -203,6 +233,53 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             // The UE is gone, so an unknown UPF matters no more.
             let _ = self.ask_upf(now, upf, no_ue, to, deletion, &mut out.pfcp);
         }
+    }
+
+    /// An AMF of the set that is to be removed gives a UE: it gets a slot. If it is connected, the association of its gNB is found.
+    fn forwarded(
+        &mut self,
+        now: Instant,
+        from: PeerAmfId,
+        relation: Relation,
+        forwarded: &ForwardedUe,
+        out: &mut Outbox,
+    ) -> Option<(UeId, Option<HandoverTarget>)> {
+        let limits = self.config.limits;
+        let state = &forwarded.ue.state;
+        let context = Checkpoint::from_octets(state.octets()).and_then(|c| c.context()).ok();
+        let peer = self.peer(from).filter(|(_, amf_id)| self.config.amf.is_of_set(*amf_id));
+        let (Some(peer), Some(context)) = (peer, context) else {
+            answer(from, relation, N14Body::NotRegistered, out);
+            return None;
+        };
+        // It has come by itself while the AMFs did not reach each other.
+        if context.amf.supi.is_some_and(|supi| self.directory.registered(supi).is_some()) {
+            answer(from, relation, N14Body::RegisteredThere, out);
+            return None;
+        }
+        let room = self.slots.unauthenticated_ues() < limits.unauthenticated_ues;
+        let ue = room.then(|| self.slots.allocate(limits.ues, NO_GNB)).flatten();
+        let limit = if ue.is_none() { "ues" } else { "cpfs" };
+        let Some(ue) = ue.filter(|ue| self.can_place(*ue)) else {
+            ue.into_iter().for_each(|ue| self.vacate(now, ue, out));
+            self.limited(now, None, limit, out);
+            answer(from, relation, N14Body::NotRegistered, out);
+            return None;
+        };
+        self.arrivals.insert(peer, relation, state, ue);
+        let gnb = forwarded.gnb.and_then(|gnb| {
+            let association = self.ran.find(gnb)?;
+            let node = self.ran.get(association)?;
+            let amf_ue_ngap_id = context.amf.connection.as_ref()?.amf_ue_ngap_id;
+            let (tacs, slices) = (node.tacs.clone(), node.slices.clone());
+            Some(HandoverTarget { association, amf_ue_ngap_id, tacs, slices })
+        });
+        if let Some(gnb) = &gnb {
+            // Messages of UEs have streams other than 0 (TS 38.412 §7).
+            let streams = u32::from(self.streams.get(&gnb.association).copied().unwrap_or(1)).max(2);
+            self.slots.begin(ue, 0, 1 + (ue.slot % (streams - 1)) as u16);
+        }
+        Some((ue, gnb))
     }
 
     /// A UE is to come: it gets a slot, and an AMF-UE-NGAP-ID for the target gNB.
@@ -239,7 +316,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         // Messages of UEs have streams other than 0 (TS 38.412 §7).
         let streams = u32::from(self.streams.get(&association).copied().unwrap_or(1)).max(2);
         self.slots.begin(ue, 0, 1 + (ue.slot % (streams - 1)) as u16);
-        self.arrivals.insert(from, relation, &context.state, ue);
+        if let Some(of) = self.peer(from) {
+            self.arrivals.insert(of, relation, &context.state, ue);
+        }
         Ok((ue, Some(HandoverTarget { association, amf_ue_ngap_id, tacs, slices })))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::UpfId;
-use whimbrel_control::amf::{OverloadOrder, Warning, WarningError};
+use whimbrel_control::amf::{OverloadOrder, PeerAmfId, Warning, WarningError};
 use whimbrel_control::config::Config;
 use whimbrel_control::udm::Subscribers;
 use whimbrel_ids::{GlobalGnbId, Instant};
@@ -41,6 +41,8 @@ pub enum CtaOrder {
     ResetGnb(GlobalGnbId),
     /// [`Cta::retire`].
     Retire,
+    /// [`Cta::remove`].
+    Remove(Option<PeerAmfId>),
     /// Store UEs for the next start of the core, all or those that have changed since the last time: [`Outbox::stored`].
     StoreUes {
         /// All of them.
@@ -85,6 +87,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             CtaOrder::ResetGnb(gnb) => return OrderOutcome::Reset(self.reset_gnb(now, gnb, out)),
             CtaOrder::DisconnectGnb(gnb) => return OrderOutcome::Reset(self.disconnect_gnb(now, gnb, out)),
             CtaOrder::Retire => self.retire(now, out),
+            CtaOrder::Remove(to) => self.remove(now, to, out),
             CtaOrder::StoreUes { all } => self.store_ues(all, out),
             CtaOrder::UpfUnreachable(upf) => self.upf_unreachable(now, upf, out),
         }

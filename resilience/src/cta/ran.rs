@@ -407,7 +407,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.operator_output(now, result, out);
     }
 
-    fn operator_output(&mut self, now: Instant, result: RanOutput, out: &mut Outbox) {
+    pub(super) fn operator_output(&mut self, now: Instant, result: RanOutput, out: &mut Outbox) {
         // None of these resets connections, so no association is named.
         self.ran_output(now, AssociationId(u32::MAX), result, out);
     }

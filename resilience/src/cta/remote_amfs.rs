@@ -16,7 +16,7 @@ use whimbrel_ids::{Instant, Supi};
 use super::{Cta, Entropy, Inspect, Outbox};
 
 /// The association of unauthenticated UEs, by which those of other AMFs are counted until they have an SM context: no gNB has it.
-const NO_GNB: AssociationId = AssociationId(0);
+pub(super) const NO_GNB: AssociationId = AssociationId(0);
 
 /// A request to the AMF of a UE.
 #[derive(Clone, Debug)]

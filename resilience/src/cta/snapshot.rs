@@ -18,6 +18,7 @@ use super::path_switches::PathSwitches;
 use super::questions::Questions;
 use super::ran::{Bounds, PendingReset};
 use super::remote_amfs::RemoteUes;
+use super::removal::Removal;
 use super::restart::RestoringUes;
 use super::slots::UeSlots;
 use super::upfs::Upfs;
@@ -45,6 +46,7 @@ pub(crate) struct CtaState {
     restoring: RestoringUes,
     ended_charging: EndedCharging,
     remote_ues: RemoteUes,
+    removal: Option<Removal>,
 }
 
 /// The same, borrowed from a CTA that continues.
@@ -68,6 +70,7 @@ pub(crate) struct StateOf<'a> {
     restoring: &'a RestoringUes,
     ended_charging: &'a EndedCharging,
     remote_ues: &'a RemoteUes,
+    removal: Option<Removal>,
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
@@ -95,6 +98,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             restoring: &self.restoring,
             ended_charging: &self.ended_charging,
             remote_ues: &self.remote_ues,
+            removal: self.removal,
         })
     }
 
@@ -135,6 +139,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             restoring: state.restoring,
             ended_charging: state.ended_charging,
             remote_ues: state.remote_ues,
+            removal: state.removal,
         }
     }
 }

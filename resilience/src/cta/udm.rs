@@ -71,7 +71,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// DeregistrationNotification (TS 29.503 §5.3.2.3.2): the subscriber is registered at another AMF.
     pub(super) fn deregistered_by_udm(&mut self, supi: Supi) {
         if let Some(ue) = self.directory.deregistered_by_udm(supi) {
-            self.inbox.push_back((ue, Payload::Command(Command::Superseded)));
+            self.inbox.push_back((ue, Payload::Command(Command::RegisteredElsewhere)));
         }
     }
 

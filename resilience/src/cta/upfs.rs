@@ -27,7 +27,9 @@ pub(super) struct Upfs {
 
 impl Upfs {
     pub(super) fn new(smf: &Smf, now: Instant) -> Self {
-        let one = |(id, upf): (u8, &Upf)| N4::new(UpfId(id), smf.node_id, &upf.ue_pools, now);
+        let one = |(id, upf): (u8, &Upf)| {
+            N4::new(UpfId(id), smf.node_id, &upf.ue_pools, now).of_smf_set(smf.set_id.clone())
+        };
         let all = (0u8..).zip(&smf.upfs).take(UPFS_MAX).map(one).collect();
         Self { all, states: UpfStates::default(), look: None }
     }

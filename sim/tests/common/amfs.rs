@@ -25,9 +25,13 @@ pub(crate) fn scene(seed: u64) -> Sim {
 /// The same, where this is the one core and that the other's configuration.
 pub(crate) fn with(net: Sim, peer_amf: Config) -> Sim {
     let mut net = net;
+    let there = match peer_amf.amf.tacs == net.cta().config().amf.tacs {
+        true => gnb_config(2),
+        false => GnbConfig { supported_tas: vec![area(2)], ..gnb_config(2) },
+    };
     net.add_peer_amf(peer_amf);
     net.add_gnb(gnb_config(1));
-    net.add_gnb_of_peer_amf(GnbConfig { supported_tas: vec![area(2)], ..gnb_config(2) });
+    net.add_gnb_of_peer_amf(there);
     net.add_ue(HERE, ue_config(1));
     net.settle(SECOND / 10);
     net.command(UE, UeCommand::Register);

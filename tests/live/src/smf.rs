@@ -91,6 +91,7 @@ impl Smf {
         self.octets(
             None,
             AssociationSetupRequest {
+                smf_set_id: None,
                 node_id,
                 recovery_time_stamp: RecoveryTimeStamp(1),
                 up_function_features: None,

@@ -48,6 +48,8 @@ pub(super) struct Association {
     pub(super) peer: SocketAddr,
     /// Where else they may come from, when another SMF of its set goes on (TS 29.244 §5.22.2).
     alternatives: Vec<IpAddr>,
+    /// The SMF set of its SMF: others of it may go on with its sessions (TS 29.244 §5.22.3).
+    pub(super) smf_set: Option<Box<str>>,
     /// Where they came from before, and when that ended.
     former: Option<(IpAddr, Instant)>,
     /// The sequence number of the last one that it has asked.
@@ -130,6 +132,7 @@ impl Associations {
             id: a.id,
             peer: a.peer,
             alternatives: a.alternatives.clone(),
+            smf_set: a.smf_set.clone(),
             recovery: a.recovery,
             features: a.features,
         };
@@ -251,7 +254,7 @@ impl UpfC {
         for p in self.take_pending(|p| p.set_up.node == set_up.node) {
             self.refuse_set_up(now, p.set_up, Cause::RequestRejected, out);
         }
-        let SetUp { key, node, recovery, features, alternatives, .. } = set_up;
+        let SetUp { key, node, recovery, features, alternatives, smf_set, .. } = set_up;
         let known = self.associations.by_node.get(&node).map(|a| a.id);
         let retain = known.is_some() && retains;
         let sessions_deleted = match known {
@@ -269,7 +272,7 @@ impl UpfC {
             self.requests.forget(*at, message_type::ASSOCIATION_SETUP_REQUEST);
         }
         if let Some(a) = self.associations.by_node.get_mut(&node) {
-            a.alternatives = alternatives;
+            (a.alternatives, a.smf_set) = (alternatives, smf_set);
         }
         out.events.push(Event::AssociationSetUp { node, peer: key.peer, sessions_deleted });
         let response = self.set_up_response(Cause::RequestAccepted, Some(retain));
@@ -288,7 +291,7 @@ impl UpfC {
         for a in all.into_iter().take(ASSOCIATIONS_MAX) {
             self.seat(now, a.peer, a.id, a.node.clone(), a.recovery, Some(a.features));
             if let Some(seated) = self.associations.by_node.get_mut(&a.node) {
-                seated.alternatives = a.alternatives;
+                (seated.alternatives, seated.smf_set) = (a.alternatives, a.smf_set);
                 seated.reported = LastReported::of_life(life);
             }
         }
@@ -307,6 +310,7 @@ impl UpfC {
             id,
             peer,
             alternatives: Vec::new(),
+            smf_set: None,
             former: None,
             newest: None,
             recovery,

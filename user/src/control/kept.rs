@@ -74,6 +74,7 @@ pub(super) struct StoredAssociation {
     pub(super) id: u32,
     pub(super) peer: SocketAddr,
     pub(super) alternatives: Vec<IpAddr>,
+    pub(super) smf_set: Option<Box<str>>,
     pub(super) recovery: RecoveryTimeStamp,
     pub(super) features: CpFunctionFeatures,
 }
@@ -109,7 +110,7 @@ pub(super) struct StoredApplication {
 }
 
 stored!(Node { recovery, life, shards, next_association, associations });
-stored!(StoredAssociation { node, id, peer, alternatives, recovery, features });
+stored!(StoredAssociation { node, id, peer, alternatives, smf_set, recovery, features });
 stored!(StoredPlace { generation, answered, session });
 stored!(StoredSession { association, cp_f_seid, provisional_until, rules, predicted });
 stored!(StoredCounted { generation, counted });

@@ -26,7 +26,9 @@ impl UpfC {
         out: &mut Outbox,
     ) {
         let when = RulesStart::of(m.on_arrival);
-        let Some(session) = session.filter(|id| self.may_speak_of(key, *id)) else {
+        let allowed =
+            |id: &SessionId| self.may_speak_of(key, *id) || self.may_take_over(key, *id, m.cp_f_seid);
+        let Some(session) = session.filter(allowed) else {
             let response = SessionModificationResponse::new(NO_SESSION);
             return self.answer(now, key, Some(Seid(0)), &response.into(), out);
         };
@@ -103,6 +105,17 @@ impl UpfC {
         let from = key.peer.ip();
         s.cp_address() == Some(from)
             || self.associations.by_id(s.association).is_some_and(|a| a.peer.ip() == from)
+    }
+
+    /// True if the sender is another SMF of the set of the one that has the session, and goes on for it at its own address (TS 29.244 §5.22.3).
+    fn may_take_over(&self, key: ReplyKey, session: SessionId, to: Option<FSeid>) -> bool {
+        let from = key.peer.ip();
+        let at_its_own = to.is_some_and(|to| super::sessions::address(&to) == Some(from));
+        let set_of = |a: &Association| a.smf_set.clone();
+        let present =
+            self.sessions.get(session).and_then(|s| self.associations.by_id(s.association)).and_then(set_of);
+        let mut senders = self.associations.iter().map(|(_, a)| a).filter(|a| a.peer.ip() == from);
+        at_its_own && present.is_some() && senders.any(|a| set_of(a) == present)
     }
 
     fn rebuild(

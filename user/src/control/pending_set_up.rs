@@ -21,6 +21,7 @@ pub(super) struct SetUp {
     pub(super) recovery: RecoveryTimeStamp,
     pub(super) features: Option<CpFunctionFeatures>,
     pub(super) alternatives: Vec<IpAddr>,
+    pub(super) smf_set: Option<Box<str>>,
     /// The sessions are to be retained.
     pub(super) retains: bool,
 }
@@ -32,6 +33,7 @@ impl SetUp {
             recovery: m.recovery_time_stamp,
             features: m.cp_function_features,
             alternatives: addresses(&m.alternative_smf_ip_addresses, key.peer.ip()),
+            smf_set: m.smf_set_id.map(|set| set.0),
             retains: m.session_retention_information.is_some(),
             node: m.node_id,
         }

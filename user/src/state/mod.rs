@@ -28,7 +28,7 @@ use crate::logger::StateRecord;
 use crate::session_id::mix;
 
 /// The form of records. One program reads one form alone.
-pub const STATE_VERSION: u32 = 2;
+pub const STATE_VERSION: u32 = 3;
 
 /// What such memory begins with.
 const MAGIC: [u8; 8] = *b"whimupf\0";

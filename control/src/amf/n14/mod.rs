@@ -1,9 +1,10 @@
 //! A UE moves between this AMF and another one (TS 23.502 §4.9.1.3, §4.2.2.2.2); the messages are in [`crate::n14`].
 //!
 //! In a handover [`source`] is the AMF that the UE leaves, [`target`] the one that it comes to; [`registration`] has both sides for an idle
-//! UE.
+//! UE that comes to another AMF, [`removal`] for one whose AMF is to be removed.
 
 pub(crate) mod registration;
+pub(crate) mod removal;
 pub(crate) mod source;
 pub(crate) mod target;
 
@@ -38,6 +39,8 @@ pub(crate) fn received(ue: Ue, from: PeerAmfId, octets: &[u8], to: Option<&Hando
         body @ (N14Body::UeContextTransferred(_) | N14Body::UeContextNotTransferred(_)) => {
             registration::answered(ue, from, relation, body);
         }
+        N14Body::ForwardUeContext(forwarded) => removal::take_over(ue, from, relation, &forwarded, to),
+        N14Body::Uplink(octets) => removal::passed_on(ue, &octets),
         body if body.is_of_source() => target::handle(ue, from, relation, body),
         body => source::handle(ue, from, relation, body),
     }

@@ -1,34 +1,35 @@
 //! A UE that presents another AMF's 5G-GUTI registers here: its context is fetched from there, with its keys and sessions, so that it need not be
-//! identified (TS 23.502 §4.2.2.2.2 steps 4, 5, 10, TS 29.518 §5.2.2.2.1, §5.2.2.2.2, TS 33.501 §6.9.3).
+//! identified (TS 23.502 §4.2.2.2.2 steps 4, 5, 10, TS 29.518 §5.2.2.2.1, §5.2.2.2.2, TS 33.501 §6.9.3). From another AMF of the set it may come with
+//! SERVICE REQUEST too, and stays registered (TS 23.501 §5.21.2.2.2).
 //!
 //! The former AMF returns a context only for a request that verifies under the UE's keys, and keeps the UE until it is informed that the UE
 //! is registered. If anything fails before, the UE is identified like any unknown UE.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::time::Duration;
 
-use whimbrel_ids::PduSessionId;
+use whimbrel_ids::{AmfId, Instant, PduSessionId, Tai, Tmsi};
 use whimbrel_nas::ie::{MobileIdentity, RegistrationKind};
-use whimbrel_nas::mm::{self, RegistrationRequest};
+use whimbrel_nas::mm::{self, RegistrationRequest, ServiceRequest};
 use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_security::NasSecurityContext;
 
-use super::send_n14;
 use super::source::{self, alone};
 use super::target::{PATIENCE, completed, record};
+use super::{removal, send_n14};
 use crate::amf::connection::lost;
+use crate::amf::deregistration;
 use crate::amf::n2::{note_released, send_release_command};
 use crate::amf::nas;
 use crate::envelope::UeId;
-use crate::event::Event;
+use crate::event::{DeregistrationReason, Event};
 use crate::flat::Checkpoint;
 use crate::input::Input;
 use crate::n14::{N14Body, PeerAmfId, Relation, TransferCompletion, TransferredUe, UeProof};
 use crate::procedure::{Interrupt, Lane, Procedure, ProcedureEnd, Ue, out_of_state};
 use crate::services::nsmf::TakenOverSessions;
 use crate::state::{
-    ContextTransfer, InboundTransfer, IncomingSession, OutboundTransfer, SmContext, UeContext,
+    AmfContext, ContextTransfer, InboundTransfer, IncomingSession, OutboundTransfer, SmContext, UeContext,
 };
 
 /// How long a UE may take to register elsewhere: it may be authenticated there, each message of which may be repeated four times
@@ -67,22 +68,33 @@ pub(crate) fn transfer(ue: Ue, to: PeerAmfId, relation: Relation, shown: UeProof
             }
             return;
         }
-        match registered(ue, give).await {
-            Ok(()) => {
-                let (subject, took) = (ue.with(|p| p.subject()), ue.now().since(began));
-                ue.event(Event::Completed { procedure: Procedure::UeContextTransfer, subject, took });
-                source::repeat_answer(ue, source::REPEAT_ANSWER).await;
-            }
-            Err(peer_knows) => {
-                if let Some(d) = ue.with(|p| p.amf.abort_outbound()) {
-                    if !peer_knows {
-                        send_n14(ue, to, relation, N14Body::ReleaseUeContext);
-                    }
-                    source::over(ue, &d);
+        leave(ue, began, REGISTRATION, give).await;
+    });
+}
+
+/// The UE's state was sent: awaits that the other AMF has the UE, for `patience`. `give` sends the state again.
+pub(super) async fn leave(ue: Ue, began: Instant, patience: Duration, give: impl Fn() -> bool) {
+    match registered(ue, patience, give).await {
+        Ok(()) => {
+            let (subject, took) = (ue.with(|p| p.subject()), ue.now().since(began));
+            ue.event(Event::Completed { procedure: Procedure::UeContextTransfer, subject, took });
+            removal::pass_on_held(ue);
+            source::repeat_answer(ue, source::REPEAT_ANSWER).await;
+            ue.with(|p| p.amf.connection = None); // it is the other AMF's
+        }
+        Err(NotLeft::RegisteredThere) => {
+            ue.with(|p| (p.amf.registered, p.amf.mobility.context_transfer) = (false, None));
+            deregistration::implicitly(ue, DeregistrationReason::Superseded);
+        }
+        Err(why) => {
+            if let Some(d) = ue.with(|p| p.amf.abort_outbound()) {
+                if why == NotLeft::Silent {
+                    send_n14(ue, d.to, d.relation, N14Body::ReleaseUeContext);
                 }
+                source::over(ue, &d);
             }
         }
-    });
+    }
 }
 
 /// Verifies the message under the UE's keys and advances the uplink COUNT. Returns the security context as it was before.
@@ -118,23 +130,41 @@ fn give(ue: Ue, to: PeerAmfId, relation: Relation, asker: UeId, before: Box<NasS
     }
 }
 
+/// Why a UE that was to go to another AMF is still here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NotLeft {
+    /// The other AMF has reported that it does not have the UE.
+    Refused,
+    /// The other AMF may believe that it has the UE.
+    Silent,
+    /// The UE has registered there by itself.
+    RegisteredThere,
+}
+
 /// Step 10: RegistrationStatusUpdate. The sessions that the peer AMF takes are its own from now on; the others end with the UE's context. A
-/// repeated request is answered again. `Err`: the UE stays here; the value is whether the peer AMF has reported that.
-async fn registered(ue: Ue, give: impl Fn() -> bool) -> Result<(), bool> {
-    let until = ue.now() + REGISTRATION;
-    let answers = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, N14Body::Registered { .. } | N14Body::NotRegistered | N14Body::TransferUeContext(_)));
+/// repeated request is answered again.
+async fn registered(ue: Ue, patience: Duration, give: impl Fn() -> bool) -> Result<(), NotLeft> {
+    let until = ue.now() + patience;
+    let answers = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, N14Body::Registered { .. } | N14Body::NotRegistered | N14Body::RegisteredThere | N14Body::TransferUeContext(_)));
     loop {
         let Ok(Input::PeerAmf(body)) = ue.receive(answers, until.since(ue.now())).await else {
-            return Err(false);
+            return Err(NotLeft::Silent);
         };
         match *body {
             N14Body::Registered { smf, sessions } => {
-                let given = ue.smf().hand_over_sessions(ue, &sessions, smf, &[]).await.map_err(|_| false)?;
+                let stays = ue.with(|p| p.amf.outbound().is_some_and(|d| d.is_connected));
+                let admitted: Option<&[_]> = if stays { None } else { Some(&[]) };
+                let given = ue
+                    .smf()
+                    .hand_over_sessions(ue, &sessions, smf, admitted)
+                    .await
+                    .map_err(|_| NotLeft::Silent)?;
                 source::settle(ue, given);
                 return Ok(());
             }
             N14Body::TransferUeContext(_) if give() => {}
-            _ => return Err(true),
+            N14Body::RegisteredThere => return Err(NotLeft::RegisteredThere),
+            _ => return Err(NotLeft::Refused),
         }
     }
 }
@@ -144,9 +174,23 @@ async fn registered(ue: Ue, give: impl Fn() -> bool) -> Result<(), bool> {
 /// The context that was transferred for a UE.
 pub(crate) struct BroughtContext {
     /// The UE's request, deciphered with its keys.
-    pub(crate) request: Rc<RegistrationRequest>,
-    sessions: BTreeMap<PduSessionId, Box<SmContext>>,
-    coming: Vec<IncomingSession>,
+    pub(crate) request: Box<mm::Message>,
+    pub(crate) sessions: BroughtSessions,
+}
+
+/// The sessions that come with it.
+pub(crate) struct BroughtSessions {
+    pub(super) sessions: BTreeMap<PduSessionId, Box<SmContext>>,
+    pub(super) coming: Vec<IncomingSession>,
+}
+
+/// Where the UE is after its transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settled {
+    /// The UE is one of this AMF.
+    Here,
+    /// The source has given the transfer up, and keeps the sessions.
+    AtSource,
 }
 
 /// Steps 4 and 5, if the UE presents the 5G-GUTI of a peer AMF. `None`: the UE has to be identified. `sealed`: the
@@ -156,19 +200,67 @@ pub(crate) async fn fetch(
     request: &RegistrationRequest,
     sealed: Option<Box<[u8]>>,
 ) -> Result<Option<BroughtContext>, ProcedureEnd> {
-    let (Some(nas), MobileIdentity::Guti(guti)) = (sealed, &request.mobile_identity) else { return Ok(None) };
+    match (sealed, &request.mobile_identity) {
+        (Some(nas), MobileIdentity::Guti(guti)) if guti.guami.plmn == ue.config().amf.plmn => {
+            Box::pin(fetch_from_any(ue, (guti.guami.amf_id, guti.tmsi), &nas)).await
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The same for a UE that requests service: it is registered at another AMF of the set.
+pub(crate) async fn fetch_in_set(
+    ue: Ue,
+    request: &ServiceRequest,
+    sealed: &[u8],
+) -> Result<Option<BroughtContext>, ProcedureEnd> {
+    match is_of_set(ue, request) {
+        Some(guti) => Box::pin(fetch_from_any(ue, guti, sealed)).await,
+        None => Ok(None),
+    }
+}
+
+/// The 5G-GUTI in a SERVICE REQUEST, if it is of this AMF's set and there are other AMFs in that.
+pub(crate) fn is_of_set(ue: Ue, request: &ServiceRequest) -> Option<(AmfId, Tmsi)> {
+    let MobileIdentity::STmsi(s_tmsi) = &request.s_tmsi else { return None };
     let config = ue.config();
-    let peers = (0u8..).map(PeerAmfId).zip(&config.amf.peer_amfs);
-    let of_guti = |amf_id| guti.guami.plmn == config.amf.plmn && guti.guami.amf_id == amf_id;
-    let Some((to, _)) = peers.into_iter().find(|(_, n)| of_guti(n.amf_id)) else { return Ok(None) };
+    let amf_id = AmfId::new(config.amf.amf_id.region, s_tmsi.set, s_tmsi.pointer)?;
+    let shared = config.amf.is_of_set(amf_id) && config.amf.others_of_set().next().is_some();
+    shared.then_some((amf_id, s_tmsi.tmsi))
+}
+
+/// Asks the AMF that gave the UE its 5G-GUTI, and then the others of the set: one of them may have taken the UE over (TS 23.501 §5.21.2.2).
+async fn fetch_from_any(
+    ue: Ue,
+    guti: (AmfId, Tmsi),
+    nas: &[u8],
+) -> Result<Option<BroughtContext>, ProcedureEnd> {
+    let config = ue.config();
+    let owner = config.amf.peer_amf(guti.0);
+    let of_set = config.amf.others_of_set().filter(|peer| Some(*peer) != owner);
+    let of_set: Vec<PeerAmfId> = of_set.filter(|_| config.amf.is_of_set(guti.0)).collect();
+    for to in owner.into_iter().chain(of_set) {
+        if let Some(brought) = fetch_from(ue, to, guti, nas).await? {
+            return Ok(Some(brought));
+        }
+    }
+    Ok(None)
+}
+
+async fn fetch_from(
+    ue: Ue,
+    to: PeerAmfId,
+    (amf_id, tmsi): (AmfId, Tmsi),
+    nas: &[u8],
+) -> Result<Option<BroughtContext>, ProcedureEnd> {
     let relation = Relation { source: ue.with(|p| p.id), token: ue.random() };
     ue.with(|p| {
         p.amf.mobility.context_transfer =
             Some(ContextTransfer::Inbound(InboundTransfer::asked(to, relation)).into())
     });
-    let brought = match transferred(ue, to, relation, UeProof { tmsi: guti.tmsi, nas: nas.to_vec() }).await {
+    let brought = match transferred(ue, to, relation, UeProof { amf_id, tmsi, nas: nas.to_vec() }).await {
         Ok(Input::PeerAmf(body)) => match *body {
-            N14Body::UeContextTransferred(transferred) => take(ue, &transferred, &nas),
+            N14Body::UeContextTransferred(transferred) => take(ue, to, &transferred, nas),
             _ => None,
         },
         Ok(_) | Err(Interrupt::TimedOut) => None,
@@ -197,22 +289,22 @@ async fn transferred(ue: Ue, to: PeerAmfId, relation: Relation, shown: UeProof) 
 }
 
 /// Takes the received context over if its keys verify the request.
-fn take(ue: Ue, transferred: &TransferredUe, nas: &[u8]) -> Option<BroughtContext> {
+fn take(ue: Ue, from: PeerAmfId, transferred: &TransferredUe, nas: &[u8]) -> Option<BroughtContext> {
     let config = ue.config();
     let UeContext { amf, sessions, grant, veil, .. } =
         *Checkpoint::from_octets(transferred.state.octets()).ok()?.context().ok()?;
-    let complete = amf.supi.is_some()
-        && amf.registered
-        && !amf.emergency
-        && amf.security.current.is_some()
-        && amf.security.k_amf.is_some()
-        && amf.ue_security_capability.is_some();
-    let allowed: Vec<_> =
-        amf.slices.allowed.iter().copied().filter(|s| config.amf.slices.contains(s)).collect();
+    let complete = is_complete(&amf);
     let tai = ue.with(|p| p.amf.location.tai).filter(|_| complete)?;
+    let registers = !nas::requests_service(nas);
+    let taken = if registers {
+        let allowed = amf.slices.allowed.iter().copied().filter(|s| config.amf.slices.contains(s)).collect();
+        record(amf, allowed, tai)
+    } else {
+        still_registered(ue, from, amf, tai)?
+    };
     let former = ue.with(|p| {
         let own = std::mem::take(&mut p.amf);
-        let mut taken = record(amf, allowed, tai);
+        let mut taken = taken;
         taken.connection.clone_from(&own.connection);
         taken.location.seen.clone_from(&own.location.seen);
         taken.initial_nas_digest = own.initial_nas_digest;
@@ -221,35 +313,77 @@ fn take(ue: Ue, transferred: &TransferredUe, nas: &[u8]) -> Option<BroughtContex
         own
     });
     let request = match nas::receive(ue, nas) {
-        Ok(nas::Received { message: mm::Message::RegistrationRequest(m), protected: true, .. }) => m,
+        Ok(nas::Received {
+            message: message @ mm::Message::RegistrationRequest(_), protected: true, ..
+        }) if registers => message,
+        Ok(nas::Received { message: message @ mm::Message::ServiceRequest(_), protected: true, .. })
+            if !registers =>
+        {
+            message
+        }
         _ => {
             ue.with(|p| p.amf = former);
             return None;
         }
     };
     // An initial registration begins without sessions (TS 24.501 §5.5.1.2.4).
-    let initial = request.registration_type.kind == RegistrationKind::Initial;
+    let initial = matches!(&request, mm::Message::RegistrationRequest(m) if m.registration_type.kind == RegistrationKind::Initial);
     let sessions = if initial { BTreeMap::new() } else { sessions };
     let TakenOverSessions { sessions, coming, .. } =
         ue.smf().take_over_sessions(ue, sessions, &transferred.upfs);
     ue.with(|p| (p.grant, p.veil) = (grant, veil));
-    Some(BroughtContext { request: Rc::new(request), sessions, coming })
+    Some(BroughtContext { request: request.into(), sessions: BroughtSessions { sessions, coming } })
+}
+
+/// True for a context with all that one of a registered UE has.
+pub(super) fn is_complete(amf: &AmfContext) -> bool {
+    amf.supi.is_some()
+        && amf.registered
+        && !amf.emergency
+        && amf.security.current.is_some()
+        && amf.security.k_amf.is_some()
+        && amf.ue_security_capability.is_some()
+}
+
+/// The context of a UE that stays registered while another AMF of its set takes it over from the one that `from` is: it keeps its 5G-GUTI until it gets
+/// another one, its registration area and what was negotiated. `None`: it may use no slice here, or was allowed to roam where this AMF does not serve.
+pub(super) fn still_registered(ue: Ue, from: PeerAmfId, amf: AmfContext, tai: Tai) -> Option<AmfContext> {
+    let config = ue.config();
+    let source = config.amf.peer_amfs.get(usize::from(from.0))?.amf_id;
+    let area = amf.location.registration_area.clone();
+    let allowed: Vec<_> =
+        amf.slices.allowed.iter().copied().filter(|s| config.amf.slices.contains(s)).collect();
+    let served = !allowed.is_empty() && area.iter().all(|tai| config.amf.serves(*tai));
+    if !served {
+        return None;
+    }
+    let gutis: Vec<_> = amf.gutis(source).collect();
+    let mut newest = gutis.into_iter().rev();
+    let peer_gutis = Some(Box::new([newest.next(), newest.next()]));
+    let reach = amf.reach.clone();
+    let deregistration_requested = amf.deregistration_requested;
+    let mut taken = record(amf, allowed, tai);
+    taken.location.registration_area = area;
+    Some(AmfContext { registered: true, peer_gutis, reach, deregistration_requested, ..taken })
 }
 
 /// Step 10: the UE and its sessions are taken over.
-pub(crate) async fn here(ue: Ue, brought: BroughtContext) -> Result<(), ProcedureEnd> {
-    let BroughtContext { sessions, coming, .. } = brought;
-    let Some((from, relation)) = ue.with(|p| {
+pub(crate) async fn here(ue: Ue, brought: BroughtSessions) -> Result<Settled, ProcedureEnd> {
+    let BroughtSessions { sessions, coming } = brought;
+    let Some((from, relation, forwarded)) = ue.with(|p| {
         let Some(ContextTransfer::Inbound(a)) = p.amf.mobility.context_transfer.as_deref_mut() else {
             return None;
         };
         a.coming.clone_from(&coming);
         p.sessions = sessions;
-        a.status_to()
+        let forwarded = a.is_forwarded();
+        a.status_to().map(|(from, relation)| (from, relation, forwarded))
     }) else {
-        return Ok(());
+        return Ok(Settled::Here);
     };
-    ue.smf().await_sessions(ue, &[]); // the UPF buffers its packets
+    if ue.with(|p| p.amf.connection.as_ref().is_none_or(|c| !c.context_set_up)) {
+        ue.smf().await_sessions(ue, &[]); // the UPF buffers its packets
+    }
     let smf = ue.config().smf.node_id;
     let taken: Vec<(PduSessionId, _)> = coming.iter().map(|c| (c.psi, c.cp_seid)).collect();
     let status = || N14Body::Registered { smf, sessions: taken.clone() };
@@ -263,11 +397,19 @@ pub(crate) async fn here(ue: Ue, brought: BroughtContext) -> Result<(), Procedur
     })?;
     match answer {
         Some(TransferCompletion::HandedOver(given)) => ue.smf().sessions_handed_over(ue, &coming, &given),
-        // The source has given the transfer up meanwhile and keeps the sessions.
-        Some(TransferCompletion::Cancelled) => ue.with(|p| p.sessions.clear()),
+        Some(TransferCompletion::Cancelled) => {
+            ue.with(|p| p.sessions.clear());
+            return Ok(Settled::AtSource);
+        }
+        // A source that keeps a UE which it has forwarded says nothing; the UPF knows whose the sessions are.
+        None if forwarded => {
+            ue.with(|p| p.sessions.clear());
+            ue.smf().disown_sessions(ue, &coming);
+            return Ok(Settled::AtSource);
+        }
         Some(TransferCompletion::Gone) | None => ue.smf().claim_sessions(ue, &coming, &[]).await?,
     }
-    Ok(())
+    Ok(Settled::Here)
 }
 
 /// The UE is not registered here with the transferred context.

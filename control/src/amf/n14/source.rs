@@ -12,7 +12,7 @@ use whimbrel_ngap::msg::{
     HandoverCancel, HandoverCancelAcknowledge, HandoverFailure, HandoverRequestAcknowledge, HandoverRequired,
 };
 
-use super::send_n14;
+use super::{removal, send_n14};
 use crate::amf::as_security::{offer_chain, settle_chain};
 use crate::amf::connection::lost;
 use crate::amf::handover::{self, FORWARDING, FailedHandover};
@@ -93,7 +93,7 @@ async fn depart(ue: Ue, m: Rc<HandoverRequired>, to: PeerAmfId) -> Result<(), Fa
     handover::command(ue, &m, &asked, &answer, &admitted, &refused); // §4.9.1.3.3 step 1
     phase(ue, Phase::Executing);
     arrived(ue).await?; // step 6
-    let given = ue.smf().hand_over_sessions(ue, &created.sessions, created.smf, &admitted).await?; // steps 7 to 10
+    let given = ue.smf().hand_over_sessions(ue, &created.sessions, created.smf, Some(&admitted)).await?; // steps 7 to 10
     settle(ue, given);
     Ok(())
 }
@@ -327,6 +327,7 @@ pub(super) fn over(ue: Ue, d: &OutboundTransfer) {
         }
     }
     target::go_on(ue);
+    removal::handle_held(ue, &d.held_uplink);
 }
 
 /// The source gNB releases the UE, or is lost: the UE may still arrive at the target. Returns whether a transfer is in

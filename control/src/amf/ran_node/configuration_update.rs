@@ -196,18 +196,25 @@ impl RanNodes {
     }
 
     /// Sends the complete update; while one is unanswered, the next waits (§8.7.3.1: one at a time).
-    fn send_update(&mut self, now: Instant, association: AssociationId, attempts: u8, out: &mut RanOutput) {
+    pub(super) fn send_update(
+        &mut self,
+        now: Instant,
+        association: AssociationId,
+        attempts: u8,
+        out: &mut RanOutput,
+    ) {
         let Some(node) = self.nodes.get_mut(&association) else { return };
         if let Some(update) = node.update.as_mut().filter(|u| !u.waits) {
             update.stale = true;
             return;
         }
         node.update = Some(Update { due: now + ANSWER_WITHIN, waits: false, stale: false, attempts });
+        let capacity = self.relative_capacity();
         let amf = &self.config.amf;
         let mut update = AmfConfigurationUpdate::new();
         update.amf_name = Some(amf.name.clone());
         update.served_guami_list = vec![ServedGuamiItem::new(amf.guami())];
-        update.relative_amf_capacity = Some(amf.relative_capacity);
+        update.relative_amf_capacity = Some(capacity);
         update.plmn_support_list = vec![PlmnSupportItem::new(amf.plmn, amf.slices.clone())];
         let Endpoints { present, former, serving } = &self.endpoints;
         // The weight distributes load among serving endpoints (TS 23.501 §5.21.1.3): one that does not serve gets zero.

@@ -159,6 +159,8 @@ pub struct RanNodes {
     /// Number of associations without NG SETUP.
     waiting: u32,
     endpoints: Endpoints,
+    /// The AMF of the set that takes this one's UEs over, by its name, while this one is to be removed: gNBs get relative capacity 0.
+    successor: Option<String>,
     /// Contested identities, and until when NG SETUP of the second gNB is refused.
     contested: BTreeMap<GlobalGnbId, Instant>,
     /// Identities whose holder is probed, because NG SETUP came from an address that it does not have.
@@ -216,6 +218,7 @@ impl RanNodes {
             warnings: Warnings::default(),
             waiting: 0,
             endpoints: Endpoints::default(),
+            successor: None,
             contested: BTreeMap::new(),
             claims: BTreeMap::new(),
             barred: BTreeMap::new(),
@@ -393,9 +396,29 @@ impl RanNodes {
         out
     }
 
-    /// The AMF stops: gNBs get AMF STATUS INDICATION and select another AMF for new UEs (§8.7.6.2).
+    /// The AMF is to be removed, and the one of this name takes its UEs over; `None`: it stays. gNBs get relative capacity 0, and send no new UEs (TS 23.501
+    /// §5.19.4), or the configured one again.
+    pub fn hand_over_to(&mut self, now: Instant, successor: Option<String>) -> RanOutput {
+        let mut out = RanOutput::default();
+        self.successor = successor;
+        let serving: Vec<AssociationId> = self.serving().map(|(a, _)| a).collect();
+        serving.into_iter().for_each(|association| self.send_update(now, association, 1, &mut out));
+        out
+    }
+
+    /// This AMF's share of new UEs among those of the set.
+    fn relative_capacity(&self) -> u8 {
+        if self.successor.is_some() { 0 } else { self.config.amf.relative_capacity }
+    }
+
+    /// The AMF stops, or its UEs are another one's: gNBs get AMF STATUS INDICATION and select another AMF, the successor if there is one (§8.7.6.2, TS 23.501
+    /// §5.21.2.2.1).
     pub fn retire(&self) -> RanOutput {
-        let gone = || AmfStatusIndication::new(vec![UnavailableGuamiItem::new(self.config.amf.guami())]);
+        let gone = || {
+            let mut item = UnavailableGuamiItem::new(self.config.amf.guami());
+            item.backup_amf_name.clone_from(&self.successor);
+            AmfStatusIndication::new(vec![item])
+        };
         let messages = self.serving().map(|(association, _)| (association, gone().into())).collect();
         RanOutput { messages, ..RanOutput::default() }
     }

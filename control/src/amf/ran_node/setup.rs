@@ -123,7 +123,7 @@ impl RanNodes {
         NgSetupResponse::new(
             amf.name.clone(),
             vec![ServedGuamiItem::new(amf.guami())],
-            amf.relative_capacity,
+            self.relative_capacity(),
             vec![PlmnSupportItem::new(amf.plmn, amf.slices.clone())],
         )
     }

@@ -317,7 +317,7 @@ impl NsmfPduSession for RemoteSmf {
         _: Ue,
         _: &'a [(PduSessionId, Seid)],
         _: IpAddr,
-        _: &'a [AdmittedSession],
+        _: Option<&'a [AdmittedSession]>,
     ) -> ServiceFuture<'a, Result<Vec<HandedOverSession>, Interrupt>> {
         Box::pin(async { Ok(Vec::new()) })
     }

@@ -407,7 +407,7 @@ impl ControlLoop {
             self.out.takeover_times.drain(..).for_each(|recovered| pool.recovered(now, recovered));
         }
         if let Some(peer_amfs) = &mut self.peer_amfs {
-            self.out.n14.drain(..).for_each(|(to, message)| peer_amfs.send_message(to, message));
+            self.out.n14.drain(..).for_each(|(to, message)| peer_amfs.send_message(now, to, message));
             self.out.n14_errors.drain(..).for_each(|(from, why)| peer_amfs.message_rejected(from, why));
         }
         for stored in self.out.stored.drain(..) {

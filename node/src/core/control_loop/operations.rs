@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tracing::info;
-use whimbrel_control::amf::WarningError;
+use whimbrel_control::amf::{PeerAmfId, WarningError};
 use whimbrel_control::config as control;
 use whimbrel_control::{UeId, UeSummary};
 use whimbrel_ids::{Instant, Supi};
@@ -18,7 +18,7 @@ use crate::config::value::Value as _;
 use crate::config::{Config, NetworkTimeZone};
 use crate::core::foresight::Foresight;
 use crate::core::view;
-use crate::observation::{ClusterView, ConsoleCommand, Target};
+use crate::observation::{ClusterView, ConsoleCommand, RemovalOrder, RemovalView, Target};
 
 /// UEs that are counted by CPF on demand: that takes some milliseconds at most.
 const COUNTED_UES_MAX: usize = 50_000;
@@ -71,6 +71,7 @@ impl ControlLoop {
                 }
                 reply.send(view::overload(self.active.cta())).is_ok()
             }
+            ConsoleCommand::Removal(order, reply) => reply.send(self.removal(now, order)).is_ok(),
             ConsoleCommand::Foresight(reply) => {
                 let view = self.foresight.as_ref().map(Foresight::view);
                 reply.send(view.unwrap_or_default()).is_ok()
@@ -102,6 +103,43 @@ impl ControlLoop {
                 true
             }
         };
+    }
+
+    /// Begins or ends the removal of this AMF from its set.
+    fn removal(&mut self, now: Instant, order: Option<RemovalOrder>) -> Result<RemovalView, String> {
+        let config = self.active.cta().config().clone();
+        let name = |peer: PeerAmfId| {
+            config.amf.peer_amfs.get(usize::from(peer.0)).map(|p| p.name.as_str()).unwrap_or_default()
+        };
+        match order {
+            Some(RemovalOrder::Begin(wish)) => {
+                let others: Vec<PeerAmfId> = config.amf.others_of_set().collect();
+                if let Some(wish) = &wish
+                    && !others.iter().any(|peer| name(*peer) == wish)
+                {
+                    return Err(format!("{wish} is no AMF of this one's set in `peer_amfs`"));
+                }
+                let connected =
+                    |peer: &PeerAmfId| self.peer_amfs.as_ref().is_some_and(|all| all.is_connected(*peer));
+                let to = others.iter().filter(|peer| wish.as_deref().is_none_or(|wish| name(**peer) == wish));
+                let to = to.copied().find(connected).ok_or_else(|| match wish {
+                    Some(wish) => format!("{wish} is not connected, so it can take over no UE"),
+                    None => "no other AMF of this one's set is connected, so none can take over its UEs"
+                        .to_owned(),
+                })?;
+                self.execute(now, CtaOrder::Remove(Some(to)));
+            }
+            Some(RemovalOrder::End) => {
+                self.execute(now, CtaOrder::Remove(None));
+            }
+            None => {}
+        }
+        let progress = self.active.cta().removal();
+        Ok(RemovalView {
+            successor: progress.map(|p| name(p.to).to_owned()),
+            ues_left: self.active.cta().registered() as u64,
+            announced: progress.is_some_and(|p| p.announced),
+        })
     }
 
     /// The processes that serve UEs.

@@ -311,8 +311,9 @@ impl ControlLoop {
         let version = control.version;
         let signalling_octets = (config.api.signalling_mib as usize) << 20;
         console.signalling(|s| s.limit(signalling_octets));
+        let upfs = control.smf.upfs.iter().map(|upf| upf.address).collect();
         let peer_amfs = match serves_ues {
-            true => PeerAmfs::open(&config.peer_amfs, control.amf.amf_id, now)?,
+            true => PeerAmfs::open(&config.peer_amfs, control.amf.amf_id, upfs, now)?,
             // The UPF of a unit has the same configuration as its CTAs.
             false => None,
         };

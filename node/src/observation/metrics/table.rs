@@ -247,6 +247,7 @@ metrics! {
         PeerReplicasSent "whimbrel_peer_replicas_sent_total" Counter None Part [] "" "States of UEs, or changes of states, that peer AMFs were sent ahead.";
         PeerReplicasUsed "whimbrel_peer_replicas_used_total" Counter None Part [] "" "UEs that came from a peer AMF by the state held here and what had changed since.";
         PeerReplicasStale "whimbrel_peer_replicas_stale_total" Counter None Part [] "" "UEs that came from a peer AMF by a state that is not held here: the whole state was requested.";
+        PeerReplicasPromoted "whimbrel_peer_replicas_promoted_total" Counter None Part [] "" "UEs of a peer AMF that was lost which came here, and were served from the state held here.";
     }
     "Cluster: the CTA and its CPFs" {
         CpfHeartbeats "whimbrel_cpf_heartbeats_total" Counter None Part [] "" "Heartbeats sent to CPFs and to the CTA replica.";

@@ -72,7 +72,7 @@ ${{ "{" }}{{ printf "%s-%d" (include "whimbrel.name" .root) .home | upper | repl
 {{- range $peer := until $homes -}}
 {{- if ne $peer $home -}}
 {{- $of := include "whimbrel.home" (dict "root" $root "home" $peer) | fromYaml -}}
-{{- $amf := dict "name" $of.amf.name "pointer" $of.amf.pointer "tacs" $of.tacs -}}
+{{- $amf := dict "name" $of.amf.name "pointer" $of.amf.pointer "tacs" $of.tacs "replicas" (int $root.Values.peerReplicas) -}}
 {{- range $key := list "region" "set" -}}
 {{- if hasKey $of.amf $key }}{{ $_ := set $amf $key (index $of.amf $key) }}{{ end -}}
 {{- end -}}

@@ -7,6 +7,7 @@ pub(crate) mod charging;
 pub(crate) mod check;
 pub(crate) mod console;
 pub(crate) mod cpf;
+pub(crate) mod drain;
 pub(crate) mod foresight;
 pub(crate) mod gnb_config;
 pub(crate) mod import;

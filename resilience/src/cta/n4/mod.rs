@@ -20,7 +20,7 @@ use whimbrel_control::{OutputId, UeId, UpfId, UpfState};
 use whimbrel_ids::{Dnn, Instant, Seid};
 use whimbrel_pfcp::ie::{
     AlternativeSmfIpAddress, AssociationSetupResponseFlags as SetupFlags, Cause, CpFunctionFeatures,
-    RecoveryTimeStamp, UpFunctionFeatures,
+    RecoveryTimeStamp, SmfSetId, UpFunctionFeatures,
 };
 use whimbrel_pfcp::msg::{
     AssociationReleaseRequest, AssociationSetupRequest, AssociationUpdateRequest, HeartbeatRequest,
@@ -120,6 +120,8 @@ pub(super) struct N4 {
     /// The addresses of the SMF set (TS 29.244 §5.22.2), and whether the UPF has yet to get them.
     alternatives: Vec<IpAddr>,
     address_update_due: bool,
+    /// The SMF set of this SMF.
+    smf_set: Option<String>,
     /// When to try an association or a heartbeat next.
     next: Instant,
     pending: BTreeMap<u32, PendingN4Request>,
@@ -176,6 +178,7 @@ impl N4 {
             due: VecDeque::new(),
             alternatives: Vec::new(),
             address_update_due: false,
+            smf_set: None,
             doubtful: BTreeMap::new(),
             changing: BTreeMap::new(),
             answered: VecDeque::new(),
@@ -185,6 +188,12 @@ impl N4 {
             retains: None,
             asked_again: false,
         }
+    }
+
+    /// Of an SMF of this set.
+    #[must_use]
+    pub(super) fn of_smf_set(self, smf_set: Option<String>) -> Self {
+        Self { smf_set, ..self }
     }
 
     /// When this SMF started, and the UPF's recovery time stamp, if it is connected: the next run needs both to go on with the sessions.
@@ -636,6 +645,7 @@ impl N4 {
                 session_retention_information: self.retains.map(|_| SessionRetentionInformation::default()),
                 user_plane_ip_resource_information: Vec::new(),
                 alternative_smf_ip_addresses: self.alternatives(),
+                smf_set_id: self.smf_set.as_deref().map(|set| SmfSetId(set.into())),
             };
             (Purpose::Association, Message::from(request))
         } else if self.is_up() && std::mem::take(&mut self.address_update_due) {

@@ -29,6 +29,10 @@ pub(super) struct UeSlots {
     /// UEs for which a gNB is a handover target or asks for the path.
     coming: BTreeSet<(AssociationId, u32)>,
     tmsi: TmsiKey,
+    /// The AMF pointer, which each AMF-UE-NGAP-ID of this AMF has: those of the AMFs of a set differ.
+    pointer: u8,
+    /// Connections that another AMF of the set has named, and that are this one's by now.
+    taken_over: BTreeMap<AmfUeNgapId, u32>,
     unauthenticated_ues: u32,
     /// Unauthenticated UEs by the gNB that brought them.
     unauthenticated_ues_on: BTreeMap<AssociationId, u32>,
@@ -36,6 +40,9 @@ pub(super) struct UeSlots {
 
 /// Connections of a UE that may have begun after its state was stored, at the most.
 const CONNECTIONS_SKIPPED: u16 = 256;
+
+/// The tag of a connection: ten bits.
+const TAG_MASK: u16 = (1 << 10) - 1;
 
 /// A slot that is full of tags is 32 bits: 24 of slot, 8 of tag.
 const TMSI_TAG_BITS: u32 = 8;
@@ -73,7 +80,7 @@ pub(super) struct StoredSlot {
 }
 
 impl UeSlots {
-    pub(super) fn new(tmsi_key: &[u8; 16]) -> Self {
+    pub(super) fn new(tmsi_key: &[u8; 16], pointer: u8) -> Self {
         Self {
             entries: SlotTable::default(),
             free: std::collections::VecDeque::new(),
@@ -81,6 +88,8 @@ impl UeSlots {
             by_ran: BTreeMap::new(),
             coming: BTreeSet::new(),
             tmsi: TmsiKey::from(*tmsi_key),
+            pointer,
+            taken_over: BTreeMap::new(),
             unauthenticated_ues: 0,
             unauthenticated_ues_on: BTreeMap::new(),
         }
@@ -142,6 +151,22 @@ impl UeSlots {
         let used: Vec<u32> =
             (0u32..).zip(self.entries.iter()).filter(|(_, e)| e.used).map(|(slot, _)| slot).collect();
         used.into_iter().for_each(|slot| self.set_deadline(slot, Some(now)));
+    }
+
+    /// At most `max` authenticated UEs from a slot on, and where the next ones begin, if there are more slots.
+    pub(super) fn authenticated_from(&self, first: u32, max: usize) -> (Vec<UeId>, Option<u32>) {
+        let mut found = Vec::new();
+        for slot in first..self.entries.len() as u32 {
+            let e = &self.entries[slot as usize];
+            if !e.used || e.radio.unauthenticated_at.is_some() {
+                continue;
+            }
+            if found.len() == max {
+                return (found, Some(slot));
+            }
+            found.push(UeId { slot, generation: e.generation });
+        }
+        (found, None)
     }
 
     /// UEs that did not authenticate yet.
@@ -244,6 +269,12 @@ impl UeSlots {
         {
             self.by_ran.remove(&before);
         }
+        if let Some(before) = before.filter(|names| self.is_of_peer(names.amf_ue_ngap_id)) {
+            self.taken_over.remove(&before.amf_ue_ngap_id);
+        }
+        if let Some(names) = at.filter(|names| self.is_of_peer(names.amf_ue_ngap_id)) {
+            self.taken_over.insert(names.amf_ue_ngap_id, slot);
+        }
         if let Some(at) = at.and_then(ran_name) {
             self.by_ran.insert(at, slot);
         }
@@ -271,6 +302,11 @@ impl UeSlots {
         self.coming.extend(after.map(|association| (association, slot)));
     }
 
+    /// True for an AMF-UE-NGAP-ID that another AMF of the set has given.
+    fn is_of_peer(&self, id: AmfUeNgapId) -> bool {
+        pointer_of(id) != self.pointer
+    }
+
     fn entry(&mut self, ue: UeId) -> Option<&mut UeRecord> {
         self.entries.get_mut(ue.slot as usize).filter(|e| e.used && e.generation == ue.generation)
     }
@@ -293,10 +329,13 @@ impl UeSlots {
 
     /// The UE in the slot that an AMF-UE-NGAP-ID names, unless it is an ID of the slot's former UE.
     pub(super) fn by_amf_ue_ngap_id(&self, id: AmfUeNgapId) -> Option<UeId> {
+        if self.is_of_peer(id) {
+            return self.occupant(*self.taken_over.get(&id)?);
+        }
         let (tag, slot) = of_connection(id);
         let ue = self.occupant(slot)?;
         let e = &self.entries[slot as usize];
-        let since = |tag: u16| tag.wrapping_sub(e.former);
+        let since = |tag: u16| tag_distance(tag, e.former);
         let is_its = (1..=since(e.connection)).contains(&since(tag));
         (is_its || self.names(ue).any(|n| n.amf_ue_ngap_id == id)).then_some(ue)
     }
@@ -304,10 +343,13 @@ impl UeSlots {
     /// Whether an AMF-UE-NGAP-ID was of a UE that was just released: its gNB's messages cross our UE CONTEXT RELEASE COMMAND. It need not
     /// be the UE's last one, which a cancelled handover may have used.
     pub(super) fn has_just_left(&self, now: Instant, id: AmfUeNgapId) -> bool {
+        if self.is_of_peer(id) {
+            return false;
+        }
         let (tag, slot) = of_connection(id);
         self.entries.get(slot as usize).is_some_and(|e| {
             let (last, left) = if e.used { (e.former, e.former_until) } else { (e.connection, e.time) };
-            usize::from(last.wrapping_sub(tag)) <= LEFT_MAX && now.since(left) < RELEASE_GRACE
+            usize::from(tag_distance(last, tag)) <= LEFT_MAX && now.since(left) < RELEASE_GRACE
         })
     }
 
@@ -335,13 +377,14 @@ impl UeSlots {
 
     /// The identity of a new N2 connection of this UE.
     pub(super) fn new_connection(&mut self, ue: UeId) -> Option<AmfUeNgapId> {
+        let pointer = self.pointer;
         let e = self.entry(ue)?;
         e.connection = e.connection.wrapping_add(1);
         // A UE that stays long uses all tags in turn: the older half of them is free by then.
-        if e.connection.wrapping_sub(e.former) > u16::MAX / 2 {
+        if e.connection.wrapping_sub(e.former) > TAG_MASK / 2 {
             e.former = e.former.wrapping_add(1);
         }
-        let id = connection_id(e.connection, ue.slot);
+        let id = connection_id(pointer, e.connection, ue.slot);
         if e.radio.made.is_some_and(|(of_before, _)| of_before == id) {
             e.radio.made = None;
         }
@@ -563,12 +606,23 @@ fn ran_name(names: N2Names) -> Option<(AssociationId, RanUeNgapId)> {
 
 /// The tag and the slot of an AMF-UE-NGAP-ID.
 fn of_connection(id: AmfUeNgapId) -> (u16, u32) {
-    ((id.value() >> 24) as u16, id.value() as u32 & (UeId::SLOTS - 1))
+    ((id.value() >> 24) as u16 & TAG_MASK, id.value() as u32 & (UeId::SLOTS - 1))
 }
 
-/// The connection's tag above the slot: 40 bits in all.
-fn connection_id(tag: u16, slot: u32) -> AmfUeNgapId {
-    AmfUeNgapId::new(u64::from(tag) << 24 | u64::from(slot)).expect("16 bits above 24 bits")
+/// The AMF pointer in an AMF-UE-NGAP-ID.
+fn pointer_of(id: AmfUeNgapId) -> u8 {
+    (id.value() >> 34) as u8
+}
+
+/// How many tags one is after another.
+fn tag_distance(tag: u16, from: u16) -> u16 {
+    tag.wrapping_sub(from) & TAG_MASK
+}
+
+/// AMF pointer, tag of the connection and slot: 6, 10 and 24 bits.
+fn connection_id(pointer: u8, tag: u16, slot: u32) -> AmfUeNgapId {
+    let tag = u64::from(tag & TAG_MASK);
+    AmfUeNgapId::new(u64::from(pointer & 0x3f) << 34 | tag << 24 | u64::from(slot)).expect("40 bits")
 }
 
 #[cfg(test)]
@@ -576,6 +630,9 @@ mod tests {
     use super::*;
 
     const GNB: AssociationId = AssociationId(7);
+    /// The AMF pointer.
+    const OWN: u8 = 3;
+
     fn names(amf_ue_ngap_id: AmfUeNgapId) -> N2Names {
         N2Names { association: GNB, amf_ue_ngap_id, ran_ue_ngap_id: None }
     }
@@ -588,7 +645,7 @@ mod tests {
     ) -> Batch {
         let names = |association, ran_ue_ngap_id| N2Names {
             association,
-            amf_ue_ngap_id: connection_id(0, 0),
+            amf_ue_ngap_id: connection_id(OWN, 0, 0),
             ran_ue_ngap_id,
         };
         let connected = at.map(|(association, ran)| names(association, Some(ran)));
@@ -598,7 +655,7 @@ mod tests {
 
     #[test] // TS 38.413 §9.3.3.2
     fn a_ue_is_found_by_the_gnbs_name_of_its_connection_while_it_has_that_connection() {
-        let mut s = UeSlots::new(&[1; 16]);
+        let mut s = UeSlots::new(&[1; 16], OWN);
         let (a, b) = (s.allocate(2, GNB).unwrap(), s.allocate(2, GNB).unwrap());
         let (name, other) = (RanUeNgapId(1), AssociationId(8));
         s.note(a, 1, &batch(Some((GNB, name)), None, false, None));
@@ -616,7 +673,7 @@ mod tests {
 
     #[test]
     fn unauthenticated_ues_are_counted_for_the_gnb_that_brought_them() {
-        let mut s = UeSlots::new(&[1; 16]);
+        let mut s = UeSlots::new(&[1; 16], OWN);
         let (a, b) = (s.allocate(2, GNB).unwrap(), s.allocate(2, AssociationId(8)).unwrap());
         assert_eq!((s.unauthenticated_ues(), s.unauthenticated_ues_on(GNB)), (2, 1));
         s.note(a, 1, &batch(None, None, true, None));
@@ -630,7 +687,7 @@ mod tests {
 
     #[test]
     fn a_ue_is_found_by_tmsi_and_by_connection() {
-        let mut s = UeSlots::new(&[1; 16]);
+        let mut s = UeSlots::new(&[1; 16], OWN);
         let a = s.allocate(10, GNB).unwrap();
         let b = s.allocate(10, GNB).unwrap();
         let tmsi = s.tmsi(b);
@@ -645,7 +702,7 @@ mod tests {
 
     #[test]
     fn messages_of_a_former_connection_do_not_reach_the_next_ue_of_the_slot() {
-        let mut s = UeSlots::new(&[1; 16]);
+        let mut s = UeSlots::new(&[1; 16], OWN);
         let a = s.allocate(1, GNB).unwrap();
         let of_a = s.new_connection(a).unwrap();
         s.stamp(a, Instant(5_000_000)).unwrap();
@@ -656,7 +713,7 @@ mod tests {
         let b = s.allocate(1, GNB).unwrap();
         assert_eq!((s.by_amf_ue_ngap_id(of_a), s.has_just_left(left, of_a)), (None, true));
         assert!(!s.has_just_left(left + RELEASE_GRACE, of_a));
-        assert!(!s.has_just_left(left, connection_id(100, a.slot)), "no UE had that ID lately");
+        assert!(!s.has_just_left(left, connection_id(OWN, 100, a.slot)), "no UE had that ID lately");
         // It has more connections than there are tags, and is found by each of the last ones.
         let held = s.new_connection(b).unwrap();
         s.note(b, 1, &Batch { connected: Some(names(held)), ..Batch::default() });
@@ -669,7 +726,7 @@ mod tests {
 
     #[test]
     fn a_reused_slot_is_not_found_by_its_former_ue_id() {
-        let mut s = UeSlots::new(&[1; 16]);
+        let mut s = UeSlots::new(&[1; 16], OWN);
         let a = s.allocate(1, GNB).unwrap();
         assert_eq!(s.allocate(1, GNB), None, "the limit holds");
         s.release(a, Instant::ZERO);
@@ -683,7 +740,7 @@ mod tests {
 
     #[test]
     fn time_of_one_ue_strictly_increases() {
-        let mut s = UeSlots::new(&[1; 16]);
+        let mut s = UeSlots::new(&[1; 16], OWN);
         let a = s.allocate(1, GNB).unwrap();
         let (_, first) = s.stamp(a, Instant(5)).unwrap();
         let (_, second) = s.stamp(a, Instant(5)).unwrap();
@@ -692,7 +749,7 @@ mod tests {
 
     #[test]
     fn deadlines_come_due_in_order_and_once() {
-        let mut s = UeSlots::new(&[1; 16]);
+        let mut s = UeSlots::new(&[1; 16], OWN);
         let (a, b) = (s.allocate(2, GNB).unwrap(), s.allocate(2, GNB).unwrap());
         s.note(a, 1, &batch(None, None, true, Some(Instant(20))));
         s.note(b, 1, &batch(None, None, true, Some(Instant(10))));
@@ -705,7 +762,7 @@ mod tests {
 
     #[test] // TS 38.412 §7: both directions keep to the stream that the gNB chose, also of a gNB to which the UE moves
     fn the_stream_of_a_gnb_that_asks_for_the_ue() {
-        let mut s = UeSlots::new(&[1; 16]);
+        let mut s = UeSlots::new(&[1; 16], OWN);
         let a = s.allocate(1, GNB).unwrap();
         let (source, target) = (AssociationId(1), AssociationId(2));
         let name = RanUeNgapId(4);

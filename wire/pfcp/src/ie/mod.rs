@@ -33,7 +33,7 @@ pub use forwarding::{
 };
 pub use framed::{FramedIpv6Route, FramedRoute, RouteNetwork};
 pub use identity::{NetworkInstance, PredefinedRules, UeIpAddressPoolIdentity};
-pub use node::{FSeid, NodeId};
+pub use node::{FSeid, NodeId, SmfSetId};
 pub use numbers::*;
 pub use pfd::{PfdContents, PfdDomainName};
 pub use private::OnArrival;

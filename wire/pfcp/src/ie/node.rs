@@ -57,6 +57,23 @@ impl Ie for NodeId {
     }
 }
 
+/// SMF Set ID (TS 29.244 §8.2.150, TS 23.003 §28.14): the name of the SMFs that may go on with each other's sessions, in lower case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SmfSetId(pub Box<str>);
+
+impl Ie for SmfSetId {
+    const NAME: &'static str = "SMF Set ID";
+    fn read(r: &mut Reader<'_>) -> Result<Self, Error> {
+        r.u8(Self::NAME)?; // spare
+        let at = r.offset();
+        Ok(Self(read_name(r.take_rest(), Self::NAME, at)?.to_ascii_lowercase().into()))
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        out.push(0);
+        write_labels(&self.0, out);
+    }
+}
+
 /// Fully qualified session endpoint identifier (TS 29.244 §8.2.37): the SEID to write in messages to this
 /// end, and where to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -3,8 +3,8 @@
 use crate::codec::grouped;
 use crate::ie::{
     AlternativeSmfIpAddress, AssociationReleaseRequest as ReleaseFlags, AssociationSetupResponseFlags, Cause,
-    CpFunctionFeatures, CpPfcpEntityIpAddress, NodeId, PackedTimer, RecoveryTimeStamp, UpFunctionFeatures,
-    UserPlaneIpResourceInformation,
+    CpFunctionFeatures, CpPfcpEntityIpAddress, NodeId, PackedTimer, RecoveryTimeStamp, SmfSetId,
+    UpFunctionFeatures, UserPlaneIpResourceInformation,
 };
 
 grouped! {
@@ -22,6 +22,8 @@ grouped! {
         116 => user_plane_ip_resource_information: many UserPlaneIpResourceInformation,
         /// Further source addresses of its SMF.
         178 => alternative_smf_ip_addresses: many AlternativeSmfIpAddress,
+        /// Its SMF set: another SMF of that may go on with its sessions (TS 29.244 §5.22.3).
+        180 => smf_set_id: optional SmfSetId,
         /// Asks that the sessions of an earlier association be kept.
         183 => session_retention_information: optional SessionRetentionInformation,
     }

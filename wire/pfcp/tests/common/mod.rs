@@ -311,6 +311,7 @@ pub(crate) fn all() -> Vec<(Option<Seid>, Message)> {
         (
             None,
             AssociationSetupRequest {
+                smf_set_id: Some(SmfSetId("set2-1.smfset.5gc.mnc070.mcc999.3gppnetwork.org".into())),
                 node_id: NodeId::Fqdn("smf.5gc.mnc070.mcc999.3gppnetwork.org".into()),
                 recovery_time_stamp,
                 up_function_features: None,
