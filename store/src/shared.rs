@@ -151,7 +151,7 @@ pub enum DatabaseFailure {
     AmfTaken {
         /// Name of the other home.
         by: String,
-        /// When the database heard of it last.
+        /// Seconds since it was connected to PostgreSQL last.
         seconds_ago: u64,
     },
     /// A home is not to be removed while it runs.
@@ -242,7 +242,7 @@ impl fmt::Display for DatabaseFailure {
             ),
             Self::AmfTaken { by, seconds_ago } => write!(
                 f,
-                "the home {by}, which PostgreSQL heard of {seconds_ago} s ago, has the AMF identifier of this one, so this home changes no subscriber and \
+                "the home {by}, which was connected to PostgreSQL {seconds_ago} s ago, has the AMF identifier of this one, so this home changes no subscriber and \
                  writes no registration: give one of them another amf.pointer, or stop the other; UEs are served on"
             ),
             Self::HomeRuns { name } => {

@@ -57,7 +57,7 @@ pub struct ListedHome {
     pub cta: i32,
     /// A name for the operator.
     pub name: String,
-    /// When it was heard of last.
+    /// Seconds since it was connected last.
     pub seconds_ago: i64,
     /// The AMF's slot.
     pub sqn_slot: Option<i16>,

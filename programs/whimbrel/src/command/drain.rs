@@ -1,4 +1,4 @@
-//! `whimbrel drain`.
+//! `whimbrel drain`: gives the UEs of a core to another AMF of its set, and waits until they are there.
 
 use std::time::{Duration, Instant};
 

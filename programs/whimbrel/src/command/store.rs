@@ -54,12 +54,12 @@ fn run_homes(remove: Option<String>, config: ConfigFile) -> Done {
     let store = Store::open(&config.store.path, &config.store.key_in_force()).map_err(sentence)?;
     let mut database = PostgresDatabase::new(settings(&config.store)?)?;
     let Some(amf) = remove else {
-        let mut list = String::from("AMF            CTA  SQN slot  registered  heard of    home\n");
+        let mut list = String::from("AMF            CTA  SQN slot  registered  last seen   home\n");
         for home in database.homes(&store).map_err(sentence)? {
             let slot = home.sqn_slot.map_or("-".into(), |slot| slot.to_string());
-            let heard = format!("{} s ago", home.seconds_ago);
+            let seen = format!("{} s ago", home.seconds_ago);
             list += &format!(
-                "{:<14} {:>3}  {slot:>8}  {:>10}  {heard:<10}  {}\n",
+                "{:<14} {:>3}  {slot:>8}  {:>10}  {seen:<10}  {}\n",
                 home.amf, home.cta, home.registrations, home.name
             );
         }
