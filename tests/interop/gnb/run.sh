@@ -90,6 +90,11 @@ core_stop() {
   if [ "$rc" = 0 ]; then echo "ok - the core of $1 stops cleanly"; else echo "not ok - the core of $1 stops cleanly: status $rc"; fi
 }
 
+# counters: what the core counted of packets, for a step that failed.
+counters() {
+  guest_in curl -sS http://127.0.0.1:8070/metrics | grep -E '^whimbrel_(n3|n6|upf_(dropped|io_dropped|buffered|sessions))' | grep -v ' 0$' | sed 's/^/    /'
+}
+
 # scenarios LABEL PLMN ARGUMENTS...: boot a guest that runs scenario.py with ARGUMENTS in that network; its lines under LABEL.
 scenarios() {
   local label=$1 plmn=$2 rc=0
@@ -111,6 +116,7 @@ scenarios() {
   done
   cp "$out/job.log" "$out/$label.log" 2>/dev/null
   sed -nE "s/^(ok|not ok) - /&$label: /p" "$out/$label.log"
+  ! grep -q '^not ok' "$out/$label.log" || counters
   # The scenarios end with status 0 or 1 and say what failed; anything else is the guest's or Python's failure.
   if [ "$rc" -gt 1 ] || ! grep -q '^# ' "$out/$label.log"; then
     tail -n 5 "$out/$label.log" "$out/$label.wait" | sed 's/^/    /'
