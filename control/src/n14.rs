@@ -9,7 +9,7 @@
 //! | [`N14Body::HandoverComplete`] and its answer | N2InfoNotify, §5.2.2.3.6 |
 //! | [`N14Body::TransferUeContext`] and its two answers | UEContextTransfer, §5.2.2.2.1 |
 //! | [`N14Body::Registered`] and its answer, [`N14Body::NotRegistered`] | RegistrationStatusUpdate, §5.2.2.2.2 |
-//! | [`N14Body::ForwardUeContext`] | none: TS 23.501 §5.21.2.2.1 has it between the AMFs of a set |
+//! | [`N14Body::ForwardUeContext`], [`N14Body::DownlinkDataWaits`] | none: TS 23.501 §5.21.2.2.1, §5.21.2.3 have them between the AMFs of a set |
 //! | [`N14Body::Replica`], [`N14Body::ReplicaGone`], [`N14Body::WholeRequested`] | none: Neutrino §4.3 |
 //!
 //! The UE context is the UE's flat form ([`Checkpoint`](crate::Checkpoint)); gNBs' messages are contained as received. The SMF is a part
@@ -103,6 +103,12 @@ pub enum N14Body {
     ReplicaGone,
     /// Target to source: the checkpoint that a delta of the UE begins at is not here; the message that had it is to be sent whole.
     WholeRequested,
+    /// Target to source: a UPF has downlink data for an idle UE of the source, whose SMF does not answer it, and has reported that to the target's SMF, of the
+    /// same SMF set (TS 29.244 §5.22.3). In place of a lost source, its replica forwards the UE. The relation names the UE alone.
+    DownlinkDataWaits {
+        /// The N4 address of the source's SMF, as the UPF knows it.
+        smf: IpAddr,
+    },
 }
 
 impl N14Body {
@@ -135,7 +141,8 @@ impl N14Body {
             | Self::Registered { .. }
             | Self::NotRegistered
             | Self::RegisteredThere
-            | Self::WholeRequested => false,
+            | Self::WholeRequested
+            | Self::DownlinkDataWaits { .. } => false,
         }
     }
 }

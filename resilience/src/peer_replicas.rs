@@ -16,7 +16,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use whimbrel_control::amf::{
-    N14, N14Body, PeerAmfId, Relation, TransferCompletion, TransferredUe, UeProof, UeTransferState,
+    ForwardedUe, N14, N14Body, PeerAmfId, Relation, TransferCompletion, TransferredUe, UeProof,
+    UeTransferState,
 };
 use whimbrel_control::{Checkpoint, Delta, Flat, UeId};
 use whimbrel_ids::{AmfId, PduSessionId, Tmsi};
@@ -105,6 +106,8 @@ struct ReplicaNames {
 #[derive(Debug)]
 struct PeerAmfReplicas {
     amf_id: AmfId,
+    /// The N4 address of its SMF, since it was connected.
+    smf: Option<IpAddr>,
     /// UEs of which each side holds the other's at most.
     max: usize,
     /// Of UEs of this AMF, as the peer was sent them.
@@ -138,6 +141,7 @@ impl PeerReplicas {
         let peers = peers.into_iter().filter(|(_, _, max)| *max > 0);
         let of = |amf_id, max| PeerAmfReplicas {
             amf_id,
+            smf: None,
             max,
             sent: Checkpoints::default(),
             held: Checkpoints::default(),
@@ -165,8 +169,9 @@ impl PeerReplicas {
     }
 
     /// A peer is connected, again or for the first time: it may have restarted, and what was on its way is lost.
-    pub fn connected(&mut self, peer: PeerAmfId) {
+    pub fn connected(&mut self, peer: PeerAmfId, smf: IpAddr) {
         if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.smf = Some(smf);
             (peer.sent, peer.offered) = Default::default();
         }
     }
@@ -243,6 +248,15 @@ impl PeerReplicas {
                     }
                     None => (relation, N14Body::UeContextNotTransferred(relation.source)),
                 }
+            }
+            N14Body::DownlinkDataWaits { smf } => {
+                let (token, forwarded) =
+                    self.peers.get(&peer).and_then(|p| p.forward(relation.source, smf))?;
+                self.counters.promoted += 1;
+                let relation = Relation { token, ..relation };
+                self.promoted.truncate(PROMOTED_MAX - 1);
+                self.promoted.push_front((peer, relation));
+                (relation, N14Body::ForwardUeContext(forwarded.into()))
             }
             N14Body::Registered { .. } if self.promoted.contains(&(peer, relation)) => {
                 (relation, N14Body::Completed(TransferCompletion::Gone))
@@ -340,6 +354,17 @@ impl PeerAmfReplicas {
                 self.by_guti.remove(&guti);
             }
         }
+    }
+
+    /// The UE for which downlink data waits, as its lost AMF would forward it, and the token of that: a replica is forwarded under one relation.
+    fn forward(&self, ue: UeId, smf: IpAddr) -> Option<([u8; 16], ForwardedUe)> {
+        let mut context = self.held.get(ue).filter(|_| self.smf == Some(smf))?.context().ok()?;
+        let mut token = [0; 16];
+        token[..8].copy_from_slice(&context.clock.to_be_bytes());
+        context.doubt_nas_counts();
+        let state = Checkpoint::of(&context)?.into_flat();
+        let upfs = self.names.get(&ue)?.upfs.clone();
+        Some((token, ForwardedUe { ue: UeTransferState { state, upfs }, gnb: None }))
     }
 
     /// The UE that shows this 5G-GUTI, as its lost AMF would give it. Whether the request is its own, the asking UE context decides.
@@ -442,6 +467,29 @@ mod tests {
         assert_eq!(target.counters().promoted, 1);
     }
 
+    #[test] // TS 29.244 §5.22.3
+    fn a_replica_forwards_a_ue_of_a_lost_peer_for_which_downlink_data_waits() {
+        let (mut source, mut target) = both(8);
+        let smf = [127, 0, 0, 1].into();
+        target.connected(PEER, smf);
+        replicate(&mut source, &mut target, 1, Some(7));
+        let waits = |slot, smf| {
+            let relation = Relation { source: ue(slot), token: [0; 16] };
+            N14 { relation, body: N14Body::DownlinkDataWaits { smf } }.to_flat()
+        };
+        assert!(target.answer_in_place_of(PEER, &waits(2, smf)).is_none(), "no replica of that UE is here");
+        assert!(
+            target.answer_in_place_of(PEER, &waits(1, [127, 0, 0, 2].into())).is_none(),
+            "another SMF's UE"
+        );
+        let answers = [(), ()].map(|()| target.answer_in_place_of(PEER, &waits(1, smf)).expect("it is held"));
+        let [first, again] = answers.map(|answer| N14::from_octets(answer.octets()).unwrap());
+        assert_eq!(first.relation, again.relation, "the CTA takes it once");
+        let N14Body::ForwardUeContext(forwarded) = first.body else { panic!("it is forwarded") };
+        let context = Checkpoint::from_octets(forwarded.ue.state.octets()).unwrap().context().unwrap();
+        assert!(context.amf.has_unknown_nas_counts() && forwarded.gnb.is_none());
+    }
+
     #[test]
     fn a_lost_peer_without_a_replica_of_the_ue_has_not_transferred_it() {
         let (mut source, mut target) = both(8);
@@ -492,7 +540,7 @@ mod tests {
         assert_eq!(target.held(), 0, "what has changed is no checkpoint");
         replicate(&mut source, &mut target, 1, Some(9));
         assert_eq!(target.held(), 1);
-        source.connected(PEER);
+        source.connected(PEER, [127, 0, 0, 1].into());
         assert_eq!(
             source.send(PEER, transferred(1, 10)),
             transferred(1, 10),

@@ -58,6 +58,8 @@ pub(crate) struct SimPeerAmf {
     fate: Option<(u64, N14Fault)>,
     /// Since when the link is broken.
     cut_since: Option<Instant>,
+    /// UPFs do not reach the SMF of the simulation's core, nor it them.
+    n4_cut: bool,
     ordered: Instant,
     events: Vec<(Instant, UeEvent)>,
     not_taken: Vec<N14Error>,
@@ -118,6 +120,7 @@ impl Sim {
             replicas: Default::default(),
             fate: None,
             cut_since: None,
+            n4_cut: false,
             ordered: self.now,
             events: Vec::new(),
             not_taken: Vec::new(),
@@ -190,7 +193,10 @@ impl Sim {
             };
             let upfs = upfs.iter().map(|upf| upf.address).collect();
             let peers = [(THE_OTHER, amf_id, peer_amf.replicated)];
-            peer_amf.replicas[usize::from(of_peer)] = PeerReplicas::new(peers, upfs);
+            let mut replicas = PeerReplicas::new(peers, upfs);
+            let smf = if of_peer { self.config.smf.node_id } else { peer_amf.config.smf.node_id };
+            replicas.connected(THE_OTHER, smf);
+            peer_amf.replicas[usize::from(of_peer)] = replicas;
         }
     }
 
@@ -238,10 +244,22 @@ impl Sim {
         }
     }
 
+    /// UPFs and the SMF of the simulation's core do not reach each other.
+    pub fn cut_n4(&mut self) {
+        if let Some(peer_amf) = &mut self.peer_amf {
+            peer_amf.n4_cut = true;
+        }
+    }
+
+    /// Whether no message passes between the UPFs and the SMF at this host.
+    pub(crate) fn is_n4_cut(&self, host: u64) -> bool {
+        host != PEER_AMF_HOST && self.peer_amf.as_ref().is_some_and(|peer| peer.n4_cut)
+    }
+
     /// The link between the cores is there again.
     pub fn restore_n14(&mut self) {
         if let Some(peer_amf) = &mut self.peer_amf {
-            peer_amf.cut_since = None;
+            (peer_amf.cut_since, peer_amf.n4_cut) = (None, false);
         }
     }
 

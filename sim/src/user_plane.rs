@@ -176,7 +176,7 @@ impl Sim {
     }
 
     pub(crate) fn pfcp_leaves(&mut self, host: u64, pfcp: Vec<(UpfId, Vec<u8>)>) {
-        for (id, octets) in pfcp {
+        for (id, octets) in pfcp.into_iter().filter(|_| !self.is_n4_cut(host)).collect::<Vec<_>>() {
             self.trace(|| format!("core to {id:?}: {}", pfcp_words(&octets)));
             let upf = &mut self.user_plane.upfs[usize::from(id.0)];
             match upf.state {
@@ -208,7 +208,11 @@ impl Sim {
         }
         for (to, octets) in out.datagrams {
             // A datagram to a host that was replaced is lost.
-            if to == smf(self.control.pair.host()) {
+            let host = self.control.pair.host();
+            if to == smf(host) {
+                if self.is_n4_cut(host) {
+                    continue;
+                }
                 self.cta_input(Input::Pfcp(upf, &octets));
             } else if to == smf(PEER_AMF_HOST) {
                 self.peer_amf_input(Input::Pfcp(upf, &octets));

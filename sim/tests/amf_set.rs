@@ -226,7 +226,6 @@ fn whatever_befalls_any_message_of_a_removal_ue_and_amfs_agree() {
 }
 
 #[test] // a home of several processes that is being removed loses one of them at each message
-#[ignore = "it takes a minute, as each round of a removal is an input"]
 fn a_cta_or_a_cpf_lost_at_any_message_of_a_removal() {
     let home = || {
         let (home, peer_amf) = two_amf_configs_of_a_set();
@@ -236,7 +235,7 @@ fn a_cta_or_a_cpf_lost_at_any_message_of_a_removal() {
     };
     let removed = |net: &mut Sim| {
         remove(net, Some(PeerAmfId(0)));
-        net.settle(SECOND * 5);
+        net.settle(SECOND * 2); // a message that was lost with a CTA is repeated after one
         requests_service_at(net, THERE);
     };
     with_each_loss(home, removed, |net| lives(net, THERE), |net, _| lives(net, THERE));
@@ -275,6 +274,40 @@ fn a_ue_of_a_dead_amf_is_served_from_its_replica() {
         }
         no_violations(&net);
     }
+}
+
+#[test] // TS 29.244 §5.22.3: the UPF reports to the set what the SMF leaves unanswered for three seconds; the UE's context comes from the replica
+fn an_idle_ue_of_a_dead_amf_is_paged_and_authenticated() {
+    let mut net = set(13);
+    let sessions = addresses(at_home(&net).unwrap());
+    let proved = keys(&net);
+    go_idle(&mut net, UE);
+    dead(&mut net);
+    net.cut_n4();
+    net.move_ue(UE, THERE);
+    net.downlink(UE, psi(1));
+    net.settle(SECOND * 10);
+    let there = peer_amf(&net).expect("it is served");
+    assert!(there.is_connected() && addresses(there) == sessions);
+    assert_ne!(keys(&net), proved, "it was authenticated");
+    assert_eq!((registrations(&net), net.replicas_of_peer_amfs()[1].promoted), (1, 1));
+    for n in [1, 2] {
+        net.check_path(UE, psi(n));
+    }
+    no_violations(&net);
+}
+
+#[test] // its AMF is reached by the other one
+fn a_report_of_a_living_amfs_ue_moves_nothing() {
+    let mut net = set(14);
+    go_idle(&mut net, UE);
+    net.cut_n4();
+    net.downlink(UE, psi(1));
+    net.settle(SECOND * 4);
+    net.restore_n14();
+    net.settle(SECOND * 10);
+    assert!(peer_amf(&net).is_none() && at_home(&net).is_some());
+    assert_eq!(net.not_taken(), []);
 }
 
 #[test] // no UE waits for a dead AMF of which there is no replica: it registers

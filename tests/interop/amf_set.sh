@@ -91,13 +91,15 @@ played "after a drain"
 "$WHIMBREL" drain --cancel --config "$tmp/north.yaml" >/dev/null
 echo "the idle UE of a drained AMF was served by the other one"
 
-scenario killed 1 "$begin, idle, wait: 4, move, return, ping: 203.0.113.1, idle, wait: 0.2, return, ping: 203.0.113.1, deregister"
+scenario killed 1 "$begin, idle, move, paged, ping: 203.0.113.1, idle, wait: 0.2, return, ping: 203.0.113.1, deregister"
 play killed
 reached killed "ContextReleased" 1
+ue=$("$WHIMBREL" ue list -c "$tmp/north.yaml" --json | grep -oE '10\.50\.[0-9]+\.[0-9]+')
 sleep 0.5 # replicas go to the other AMF every 100 ms
 kill -9 "$north"
 await south "a peer AMF cannot be reached"
+ping -c 1 -W 15 "$ue" >"$tmp/ping.log" 2>&1 || wrong "the UE did not answer a ping that came while it was idle: $(cat "$tmp/ping.log")"
 played "after the loss of their AMF"
 promoted=$(metric whimbrel_peer_replicas_promoted_total 127.0.0.1:8082)
 [ "$promoted" = 1 ] || wrong "the UE did not go on from its replica"
-echo "the UE of a dead AMF went on with its session at the other one"
+echo "the idle UE of a dead AMF was paged by the other one, and went on with its session"

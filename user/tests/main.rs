@@ -36,6 +36,7 @@ mod reference;
 mod shards;
 mod slices;
 mod smf_f_teids;
+mod smf_set;
 mod state;
 mod strays;
 mod survey;

@@ -66,14 +66,14 @@ impl PeerAmfs {
     /// `upfs`: the N4 addresses of the UPFs, by their numbers.
     pub fn open(
         config: &Config,
-        own: AmfId,
+        own: PeerAmfHello,
         upfs: Vec<Option<IpAddr>>,
         now: Instant,
     ) -> Result<Option<Self>, String> {
         if config.amfs.is_empty() {
             return Ok(None);
         }
-        let mut settings = LinkSettings::new(PeerAmfHello(own).to_octets());
+        let mut settings = LinkSettings::new(own.to_octets());
         settings.listen = config.listen;
         if let Some(file) = &config.key_file {
             settings.keys = ClusterKey::read(file).map_err(|e| format!("peer_amfs.key_file: {e}"))?;
@@ -100,7 +100,7 @@ impl PeerAmfs {
         Ok(Some(Self {
             links,
             events,
-            own,
+            own: own.amf_id,
             all,
             replicas,
             replicate: (now, true),
@@ -176,7 +176,8 @@ impl PeerAmfs {
     }
 
     fn link_up(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &[u8], we_called: bool) {
-        let amf_id = PeerAmfHello::from_octets(hello).map(|hello| hello.0);
+        let hello = PeerAmfHello::from_octets(hello);
+        let amf_id = hello.map(|hello| hello.amf_id);
         if let Some(called) = self.all.iter_mut().find(|n| n.connecting == Some(link)) {
             (called.connecting, called.connect_at) = (None, now + RECONNECT_AFTER);
         }
@@ -193,8 +194,8 @@ impl PeerAmfs {
             self.links.close(former);
         }
         (n.up_since, n.down_since) = (Some(now), None);
-        if let Some(at) = self.all.iter().position(|n| n.link == Some(link)) {
-            self.replicas.connected(PeerAmfId(at as u8));
+        if let Some((at, hello)) = self.all.iter().position(|n| n.link == Some(link)).zip(hello) {
+            self.replicas.connected(PeerAmfId(at as u8), hello.smf);
         }
         self.replicate.1 = true;
     }
@@ -321,6 +322,10 @@ mod tests {
         AmfId::new(2, 1, pointer).expect("within its bits")
     }
 
+    fn hello(pointer: u8) -> PeerAmfHello {
+        PeerAmfHello { amf_id: amf(pointer), smf: [127, 0, 0, pointer].into() }
+    }
+
     fn of(pointer: u8, addresses: Vec<SocketAddr>) -> Config {
         let name = format!("amf {pointer}");
         let other = Of { name, amf_id: amf(pointer), tacs: Vec::new(), addresses, replicas: 0 };
@@ -349,12 +354,13 @@ mod tests {
 
     #[test]
     fn a_link_is_set_up_again_after_one_amf_restarted() {
-        let mut b = PeerAmfs::open(&of(1, Vec::new()), amf(2), Vec::new(), clock::now())
+        let mut b = PeerAmfs::open(&of(1, Vec::new()), hello(2), Vec::new(), clock::now())
             .expect("opens")
             .expect("one");
         let at = b.address().expect("it listens");
-        let mut a =
-            PeerAmfs::open(&of(2, vec![at]), amf(1), Vec::new(), clock::now()).expect("opens").expect("one");
+        let mut a = PeerAmfs::open(&of(2, vec![at]), hello(1), Vec::new(), clock::now())
+            .expect("opens")
+            .expect("one");
         until(&mut [&mut a, &mut b], |both| both.iter().all(|n| is_connected(n)));
         for (n, what) in [(&mut a, b"from a"), (&mut b, b"from b")] {
             n.send(PeerAmfId(0), what);
@@ -370,26 +376,27 @@ mod tests {
         a.send(PeerAmfId(0), b"lost");
         assert_eq!(a.unsent, 1);
         let config = Config { listen: Some(at), ..of(1, Vec::new()) };
-        let mut b = PeerAmfs::open(&config, amf(2), Vec::new(), clock::now()).expect("opens").expect("one");
+        let mut b = PeerAmfs::open(&config, hello(2), Vec::new(), clock::now()).expect("opens").expect("one");
         until(&mut [&mut a, &mut b], |both| both.iter().all(|n| is_connected(n)));
     }
 
     #[test]
     fn a_link_of_an_unknown_amf_is_closed_and_counted() {
-        let mut b = PeerAmfs::open(&of(1, Vec::new()), amf(2), Vec::new(), clock::now())
+        let mut b = PeerAmfs::open(&of(1, Vec::new()), hello(2), Vec::new(), clock::now())
             .expect("opens")
             .expect("one");
         let at = b.address().expect("it listens");
         // Its AMF identifier is not configured at the other end.
-        let mut unknown =
-            PeerAmfs::open(&of(2, vec![at]), amf(0), Vec::new(), clock::now()).expect("opens").expect("one");
+        let mut unknown = PeerAmfs::open(&of(2, vec![at]), hello(0), Vec::new(), clock::now())
+            .expect("opens")
+            .expect("one");
         until(&mut [&mut unknown, &mut b], |both| both[1].rejected.total() > 0);
         assert!(!is_connected(&b));
     }
 
     #[test]
     fn messages_of_many_versions_are_logged_once_and_counted() {
-        let mut a = PeerAmfs::open(&of(2, Vec::new()), amf(1), Vec::new(), clock::now())
+        let mut a = PeerAmfs::open(&of(2, Vec::new()), hello(1), Vec::new(), clock::now())
             .expect("opens")
             .expect("one");
         let lines = Arc::new(AtomicUsize::new(0));
@@ -402,12 +409,13 @@ mod tests {
 
     #[test] // one AMF is not configured at the other, whose link is closed again and again
     fn links_that_are_closed_again_and_again_do_not_fill_the_log() {
-        let mut b = PeerAmfs::open(&of(3, Vec::new()), amf(2), Vec::new(), clock::now())
+        let mut b = PeerAmfs::open(&of(3, Vec::new()), hello(2), Vec::new(), clock::now())
             .expect("opens")
             .expect("one");
         let at = b.address().expect("it listens");
-        let mut a =
-            PeerAmfs::open(&of(2, vec![at]), amf(1), Vec::new(), clock::now()).expect("opens").expect("one");
+        let mut a = PeerAmfs::open(&of(2, vec![at]), hello(1), Vec::new(), clock::now())
+            .expect("opens")
+            .expect("one");
         let lines = Arc::new(AtomicUsize::new(0));
         crate::log_limiter::with_subscriber(Lines(lines.clone()), || {
             for attempt in 0..20u32 {

@@ -392,7 +392,8 @@ pub(super) fn n4(root: &mut Section<'_, '_>) -> N4 {
             path_failure: s.value(
                 "path_failure",
                 whimbrel_user::Config::PATH_FAILURE,
-                "How long the UPF keeps the sessions of an SMF on another host that does not answer (TS 23.527 §4.4).",
+                "How long the UPF keeps the sessions of an SMF on another host that does not answer (TS 23.527 §4.4); an hour at least while another SMF of its \
+                 set answers.",
             ),
         };
         if !n4.smfs.is_empty() && n4.listen.is_none() {

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::amf::{
@@ -171,6 +172,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     None => return Ok(()),
                 }
             }
+            // All AMFs of the set are asked. To this one, which lives, the UPF repeats its report.
+            N14Body::DownlinkDataWaits { .. } => return Ok(()),
             body if body.is_of_source() => match (self.arrivals.get(from, relation), body) {
                 (Some(ue), N14Body::Completed(TransferCompletion::HandedOver(given))) => {
                     given.iter().for_each(|g| self.session_came(ue, g));
@@ -280,6 +283,15 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             self.slots.begin(ue, 0, 1 + (ue.slot % (streams - 1)) as u16);
         }
         Some((ue, gnb))
+    }
+
+    /// A UPF reports downlink data for a UE of another SMF of the set, which does not answer it. If its AMF is lost, the replica here forwards the UE in its
+    /// place; the UPF repeats its report until then.
+    pub(super) fn reported_to_set(&self, ue: UeId, smf: IpAddr, out: &mut Outbox) {
+        let relation = Relation { source: ue, token: [0; 16] };
+        for peer in self.config.amf.others_of_set() {
+            answer(peer, relation, N14Body::DownlinkDataWaits { smf }, out);
+        }
     }
 
     /// A UE is to come: it gets a slot, and an AMF-UE-NGAP-ID for the target gNB.

@@ -194,6 +194,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                         out.pfcp.extend(answer.map(|a| (upf, a)));
                     }
                 }
+                N4Arrival::ReportOfAnotherSmf { ue, smf } => self.reported_to_set(ue, smf, out),
                 N4Arrival::Upf(change) => {
                     out.upfs.push((upf, change));
                     match change {

@@ -1,6 +1,7 @@
 //! The first message of each end of a link between processes.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::FORMS;
@@ -153,10 +154,14 @@ impl Hello {
     }
 }
 
-/// The first message of each end of a link between two AMFs (N14): its AMF ID. Later messages are checked one by one, by the version of
-/// their form.
+/// The first message of each end of a link between two AMFs (N14). Later messages are checked one by one, by the version of their form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PeerAmfHello(pub AmfId);
+pub struct PeerAmfHello {
+    /// Its AMF identifier.
+    pub amf_id: AmfId,
+    /// The N4 address of its SMF.
+    pub smf: IpAddr,
+}
 
 /// What links between AMFs begin with.
 const N14_MAGIC: [u8; 12] = *b"whimbrel n14";
@@ -164,13 +169,19 @@ const N14_MAGIC: [u8; 12] = *b"whimbrel n14";
 impl PeerAmfHello {
     /// The encoded form, as it is sent.
     pub fn to_octets(self) -> Vec<u8> {
-        [&N14_MAGIC[..], &self.0.octets()].concat()
+        let smf = match self.smf {
+            IpAddr::V4(a) => a.octets().to_vec(),
+            IpAddr::V6(a) => a.octets().to_vec(),
+        };
+        [&N14_MAGIC[..], &self.amf_id.octets(), &smf].concat()
     }
 
     /// Reads what [`Self::to_octets`] wrote; `None`: it is not such a message.
     pub fn from_octets(octets: &[u8]) -> Option<Self> {
-        let amf_id = octets.strip_prefix(&N14_MAGIC)?.try_into().ok()?;
-        Some(Self(AmfId::from_octets(amf_id)))
+        let (amf_id, smf) = octets.strip_prefix(&N14_MAGIC)?.split_first_chunk()?;
+        let ipv4 = <[u8; 4]>::try_from(smf).map(IpAddr::from);
+        let smf = ipv4.or_else(|_| <[u8; 16]>::try_from(smf).map(IpAddr::from)).ok()?;
+        Some(Self { amf_id: AmfId::from_octets(*amf_id), smf })
     }
 }
 
@@ -193,9 +204,12 @@ mod tests {
 
     #[test]
     fn an_amf_is_read_as_it_was_written_and_nothing_else_is() {
-        let hello = PeerAmfHello(AmfId::new(2, 1023, 63).expect("within its bits"));
-        let octets = hello.to_octets();
-        assert_eq!(PeerAmfHello::from_octets(&octets), Some(hello));
+        let amf_id = AmfId::new(2, 1023, 63).expect("within its bits");
+        let hellos = [[10, 0, 0, 1].into(), [0xfd; 16].into()].map(|smf| PeerAmfHello { amf_id, smf });
+        for hello in hellos {
+            assert_eq!(PeerAmfHello::from_octets(&hello.to_octets()), Some(hello));
+        }
+        let octets = hellos[0].to_octets();
         for wrong in [&octets[1..], &octets[..octets.len() - 1], &Hello::own(LinkRole::Cta).to_octets()] {
             assert_eq!(PeerAmfHello::from_octets(wrong), None);
         }

@@ -40,6 +40,9 @@ const FEATURES: UpFunctionFeatures = UpFunctionFeatures::EMPU
     .with(UpFunctionFeatures::PFDM)
     .with(UpFunctionFeatures::PFDE);
 
+/// Within this time an idle UE comes for its periodic registration (T3512 is 54 minutes unless the AMF sets another value, TS 24.501 §10.2).
+const UES_HAVE_COME_AFTER: Duration = Duration::from_secs(3600);
+
 /// The association of an SMF.
 pub(super) struct Association {
     /// Names the association in its sessions.
@@ -144,6 +147,13 @@ impl Associations {
         self.by_node.values().find(|a| a.peer.ip() == peer.ip()).map_or(&[], |a| &a.alternatives)
     }
 
+    /// Where the other SMFs of the set of an association's SMF are, as far as they answer.
+    pub(super) fn others_of_set(&self, id: u32) -> impl Iterator<Item = SocketAddr> {
+        let set = self.by_id(id).and_then(|a| a.smf_set.as_ref());
+        let others = self.by_node.values().filter(move |a| a.id != id && a.smf_set.is_some());
+        others.filter(move |a| a.smf_set.as_ref() == set && !a.is_silent()).map(|a| a.peer)
+    }
+
     pub(super) fn by_id(&self, id: u32) -> Option<&Association> {
         self.by_node.values().find(|a| a.id == id)
     }
@@ -182,8 +192,16 @@ impl Associations {
     }
 
     pub(super) fn next_deadline(&self, path_failure: Duration) -> Option<Instant> {
-        let given_up = |a: &Association| a.silent.map(|since| since + path_failure);
-        self.by_node.values().flat_map(|a| a.next_heartbeat.into_iter().chain(given_up(a))).min()
+        let deadlines =
+            |a: &Association| a.next_heartbeat.into_iter().chain(self.given_up_at(a, path_failure));
+        self.by_node.values().flat_map(deadlines).min()
+    }
+
+    /// When the sessions of an SMF that is silent are deleted. If another of its set answers, its UEs can go there with their sessions when they come.
+    fn given_up_at(&self, a: &Association, path_failure: Duration) -> Option<Instant> {
+        let shared = a.silent.is_some() && self.others_of_set(a.id).next().is_some();
+        let patience = if shared { path_failure.max(UES_HAVE_COME_AFTER) } else { path_failure };
+        a.silent.map(|since| since + patience)
     }
 }
 
@@ -562,9 +580,9 @@ impl UpfC {
     /// SMFs that were silent for too long lose their association and sessions (TS 23.527 §4.4): nothing else would ever end
     /// those.
     pub(super) fn give_up_silent(&mut self, now: Instant, out: &mut Outbox) {
-        let patience = self.config.path_failure;
-        let lost = |a: &Association| a.silent.is_some_and(|since| since + patience <= now);
-        let lost = self.associations.iter().filter(|(_, a)| lost(a)).map(|(node, _)| node.clone());
+        let given_up_at = |a: &Association| self.associations.given_up_at(a, self.config.path_failure);
+        let lost = self.associations.iter().filter(|(_, a)| given_up_at(a).is_some_and(|at| at <= now));
+        let lost = lost.map(|(node, _)| node.clone());
         for node in lost.collect::<Vec<_>>() {
             self.end_silence(now, &node, false, out);
             let Some(a) = self.associations.by_node.remove(&node) else { continue };

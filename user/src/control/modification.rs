@@ -10,6 +10,7 @@ use super::arrival::{RulesStart, only_holds};
 use super::association::Association;
 use super::kept::StateRoom;
 use super::replies::ReplyKey;
+use super::requests::OutgoingReport;
 use super::{NO_SESSION, Outbox, UpfC};
 use crate::event::Event;
 use crate::exchange::{Effects, Query, UserPlaneChange};
@@ -33,7 +34,7 @@ impl UpfC {
             return self.answer(now, key, Some(Seid(0)), &response.into(), out);
         };
         if let Some(f) = m.cp_f_seid {
-            self.give(session, f);
+            self.give(now, session, f, out);
         }
         let cp_seid = self.sessions.get(session).map_or(Seid(0), |s| s.cp_f_seid.seid);
         let (rules, changed) = match self.rebuild(session, when, &m) {
@@ -85,8 +86,8 @@ impl UpfC {
     }
 
     /// The SMF's end of a session has moved. At the address of another SMF that is associated it is that one's: it goes on when the former
-    /// is lost, and the former may not speak of it any more.
-    fn give(&mut self, session: SessionId, to: FSeid) {
+    /// is lost, and the former may not speak of it any more. It gets what the former one has not answered.
+    fn give(&mut self, now: Instant, session: SessionId, to: FSeid, out: &mut Outbox) {
         let Some(present) = self.sessions.get(session).map(|s| s.association) else { return };
         let address = super::sessions::address(&to);
         // By the address that it speaks from, or the one that it is named by.
@@ -97,6 +98,14 @@ impl UpfC {
         let stays = those.contains(&present);
         let association = those.first().filter(|_| !stays).copied().unwrap_or(present);
         self.sessions.rename(session, association, to);
+        let peer = self.associations.by_id(association).filter(|_| !stays).map(|a| a.peer);
+        for message in
+            peer.iter().flat_map(|_| self.requests.take_downlink_data_of(session)).collect::<Vec<_>>()
+        {
+            let (Some(peer), seid) = (peer, Some(to.seid)) else { continue };
+            let report = OutgoingReport { peer, association, seid, session: Some(session), message };
+            self.send_report(now, &report, out);
+        }
     }
 
     /// Whether the sender may speak of the session: it is the SMF that set it up, or its F-SEID's address.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_ids::{Instant, Seid};
-use whimbrel_pfcp::{Message, SEQUENCE_MAX, message_type};
+use whimbrel_pfcp::{Frame, Message, SEQUENCE_MAX, message_type};
 
 use super::{Outbox, UpfC};
 use crate::event::Event;
@@ -205,20 +205,20 @@ impl Requests {
         Some(sequence)
     }
 
-    /// Sends a report, or keeps it if the SMF is silent. Returns false if too many await answers: then it is lost.
+    /// Sends a report, or keeps it if the SMF is silent. Returns its sequence number; `None` if too many await answers: then it is lost.
     pub(super) fn send_report(
         &mut self,
         now: Instant,
         report: &OutgoingReport,
         is_silent: bool,
         out: &mut Outbox,
-    ) -> bool {
+    ) -> Option<u32> {
         let OutgoingReport { peer, association, seid, session, message } = report;
         let has_room = self.by_association.get(association).is_none_or(|reports| match is_silent {
             true => reports.kept.len() < REPORTS_KEPT_MAX,
             false => reports.count < REPORTS_PER_ASSOCIATION_MAX,
         });
-        let Some(sequence) = self.free_sequence().filter(|_| has_room) else { return false };
+        let sequence = self.free_sequence().filter(|_| has_room)?;
         let octets = message.to_octets(*seid, sequence);
         if !is_silent {
             out.datagrams.push((*peer, octets.clone()));
@@ -239,7 +239,7 @@ impl Requests {
             self.touched.push(sequence);
         }
         self.insert(sequence, request);
-        true
+        Some(sequence)
     }
 
     /// A sequence number that no request has; `None` if too many await answers.
@@ -328,6 +328,15 @@ impl Requests {
         kept.len()
     }
 
+    /// Takes the reports of downlink data that await answers about a session.
+    pub(super) fn take_downlink_data_of(&mut self, session: SessionId) -> Vec<Message> {
+        let of_it = |r: &SentRequest| r.session == Some(session) && r.downlink_data;
+        let those: Vec<u32> =
+            self.by_sequence.iter().filter(|(_, r)| of_it(r)).map(|(sequence, _)| *sequence).collect();
+        let taken = those.into_iter().filter_map(|sequence| self.remove(sequence));
+        taken.filter_map(|r| Message::parse(&Frame::parse(&r.octets).ok()?).ok()).collect()
+    }
+
     /// The number of reports that are kept for an association.
     pub(super) fn kept(&self, association: u32) -> usize {
         self.by_association.get(&association).map_or(0, |reports| reports.kept.len())
@@ -366,6 +375,11 @@ impl UpfC {
                 for address in self.associations.others(r.peer) {
                     out.datagrams.push((SocketAddr::new(*address, r.peer.port()), r.octets.to_vec()));
                 }
+                let unnoticed =
+                    r.session.filter(|_| r.downlink_data).map(|session| (session, r.octets.clone()));
+                if let Some((session, octets)) = unnoticed {
+                    self.report_to_set(session, sequence, &octets, out);
+                }
                 continue;
             }
             let silence = self.associations.note_unanswered(now, r.association, r.first_sent, out);
@@ -390,10 +404,28 @@ impl UpfC {
     /// Sends a report; while its SMF is silent, it is kept, up to a bound.
     pub(super) fn send_report(&mut self, now: Instant, report: &OutgoingReport, out: &mut Outbox) {
         let is_silent = self.associations.silence_of(report.association).is_some();
-        if !self.requests.send_report(now, report, is_silent, out) {
-            let unnoticed = report.session.filter(|_| report.has_downlink_data());
-            self.report_lost(report.peer, report.association, unnoticed, out);
+        let unnoticed = report.session.filter(|_| report.has_downlink_data());
+        match self.requests.send_report(now, report, is_silent, out) {
+            None => self.report_lost(report.peer, report.association, unnoticed, out),
+            Some(sequence) if is_silent => {
+                if let Some(session) = unnoticed {
+                    self.report_to_set(session, sequence, &report.message.to_octets(None, sequence), out);
+                }
+            }
+            Some(_) => {}
         }
+    }
+
+    /// The SMF of a session does not answer: the others of its set get the report, and one that has a copy of the UE's context goes on with the session
+    /// (TS 29.244 §5.22.3).
+    fn report_to_set(&mut self, session: SessionId, sequence: u32, octets: &[u8], out: &mut Outbox) {
+        let Some(s) = self.sessions.get(session) else { return };
+        let parsed = Frame::parse(octets).ok().and_then(|frame| Message::parse(&frame).ok());
+        let Some(Message::SessionReportRequest(mut report)) = parsed else { return };
+        report.old_cp_f_seid = Some(s.cp_f_seid);
+        let octets = Message::SessionReportRequest(report).to_octets(Some(Seid(0)), sequence);
+        let others = self.associations.others_of_set(s.association);
+        out.datagrams.extend(others.map(|peer| (peer, octets.clone())));
     }
 
     /// An SMF does not get a report. `unnoticed`: a session with packets for an idle UE, of which the SMF does not hear. Unless they are reported again,

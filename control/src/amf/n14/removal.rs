@@ -176,7 +176,7 @@ fn take(
     let UeContext { mut amf, sessions, grant, veil, .. } =
         *Checkpoint::from_octets(forwarded.ue.state.octets()).ok()?.context().ok()?;
     let tai = amf.location.tai.filter(|tai| ue.config().amf.serves(*tai))?;
-    if !registration::is_complete(&amf) || amf.has_unknown_nas_counts() {
+    if !registration::is_complete(&amf) {
         return None;
     }
     let connection = gnb.zip(amf.connection.take());

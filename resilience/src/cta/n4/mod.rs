@@ -66,6 +66,8 @@ pub(super) enum N4Arrival {
     Answer { ue: UeId, to: OutputId, octets: Option<Vec<u8>> },
     /// A report on a session.
     Report { ue: UeId, psi: u8, octets: Vec<u8> },
+    /// Downlink data of a session of another SMF of the set, which does not answer the UPF.
+    ReportOfAnotherSmf { ue: UeId, smf: IpAddr },
     /// The UPF's state changed.
     Upf(UpfChange),
 }
@@ -397,6 +399,9 @@ impl N4 {
             return;
         }
         let Some((ue, psi)) = frame.header.seid.and_then(UeId::from_seid) else {
+            if let Some(arrival) = self.of_another_smf(&frame) {
+                return arrived.push(arrival);
+            }
             let response = SessionReportResponse::new(Cause::SessionContextNotFound);
             out.push((self.upf, Message::from(response).to_octets(Some(Seid(0)), sequence)));
             return;
@@ -409,6 +414,17 @@ impl N4 {
         }
         self.reports.push_back((sequence, ue));
         arrived.push(N4Arrival::Report { ue, psi, octets: octets.to_vec() });
+    }
+
+    /// TS 29.244 §5.22.3: it names the session by the CP F-SEID that another SMF of the set has given. It has no answer: the UPF reports again to
+    /// the SMF that takes the session over.
+    fn of_another_smf(&self, frame: &Frame<'_>) -> Option<N4Arrival> {
+        self.smf_set.as_ref()?;
+        let Ok(Message::SessionReportRequest(report)) = Message::parse(frame) else { return None };
+        let old = report.old_cp_f_seid.filter(|_| report.downlink_data_report.is_some())?;
+        let (ue, _) = UeId::from_seid(old.seid)?;
+        let smf = old.ipv4.map(IpAddr::from).or(old.ipv6.map(IpAddr::from))?;
+        Some(N4Arrival::ReportOfAnotherSmf { ue, smf })
     }
 
     fn response(

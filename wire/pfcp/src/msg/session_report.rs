@@ -3,8 +3,8 @@
 use super::control_information::{LoadControlInformation, OverloadControlInformation};
 use crate::codec::grouped;
 use crate::ie::{
-    Cause, DataServiceInformation, DataStatus, DlDataPacketsSize, FTeid, OffendingIe, PdrId, ReportType,
-    SessionReportRequestFlags, SessionReportResponseFlags,
+    Cause, DataServiceInformation, DataStatus, DlDataPacketsSize, FSeid, FTeid, OffendingIe, PdrId,
+    ReportType, SessionReportRequestFlags, SessionReportResponseFlags,
 };
 use crate::rule::{UpdateBarInReportResponse, UsageReport};
 
@@ -23,6 +23,8 @@ grouped! {
         51 => load_control_information: optional LoadControlInformation,
         /// Overload control information.
         54 => overload_control_information: optional OverloadControlInformation,
+        /// The session's former CP F-SEID: the report goes to another SMF of the set (§5.22.3).
+        57 => old_cp_f_seid: conditional FSeid,
         /// Whether the UP function has deleted the session.
         161 => pfcpsrreq_flags: optional SessionReportRequestFlags,
     }
@@ -68,6 +70,7 @@ impl SessionReportRequest {
             error_indication_report: None,
             load_control_information: None,
             overload_control_information: None,
+            old_cp_f_seid: None,
             pfcpsrreq_flags: None,
         }
     }

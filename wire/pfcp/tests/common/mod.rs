@@ -443,6 +443,7 @@ pub(crate) fn all() -> Vec<(Option<Seid>, Message)> {
                 }),
                 load_control_information: Some(LOAD),
                 overload_control_information: Some(OVERLOAD),
+                old_cp_f_seid: Some(FSeid::new(Seid(5), GNB.into())),
                 usage_reports: vec![usage_report()],
                 error_indication_report: Some(ErrorIndicationReport {
                     remote_f_teids: vec![FTeid::given(Teid(9), GNB.into())],
