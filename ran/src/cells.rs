@@ -10,7 +10,9 @@ use whimbrel_ids::{GlobalGnbId, Instant, PduSessionId, Qfi, STmsi};
 use whimbrel_ngap::{Cause, TransferSyntax};
 use whimbrel_privacy::token::TokenHash;
 
-use crate::gnb::{self, GTPU_HEADROOM, Gnb, GnbConfig, Via, XnMessage};
+use crate::gnb::{
+    self, AmfIndex, AmfInput, AmfSelection, ForGnb, GTPU_HEADROOM, Gnb, GnbConfig, Via, XnMessage,
+};
 use crate::outbox::Outbox;
 use crate::radio::{DownlinkMessage, UeId, UplinkMessage};
 use crate::ue::{self, MmState, Ue, UeCommand, UeConfig};
@@ -49,6 +51,8 @@ pub enum Input<'a> {
         /// The message as it came.
         octets: &'a [u8],
     },
+    /// Input of a gNB's association with one of its several AMFs ([`Cells::select_among`]).
+    Amf(GnbId, AmfIndex, AmfInput<'a>),
     /// A gNB received a GTP-U datagram.
     Gtpu {
         /// The gNB that receives it.
@@ -103,6 +107,17 @@ pub enum Output {
     FurtherNgap {
         /// The gNB that sends it.
         gnb: GnbId,
+        /// On this SCTP stream.
+        stream: u16,
+        /// The message as it leaves.
+        octets: Vec<u8>,
+    },
+    /// Send NGAP to one of a gNB's several AMFs, in aligned PER.
+    AmfNgap {
+        /// The gNB that sends it.
+        gnb: GnbId,
+        /// The AMF that receives it.
+        amf: AmfIndex,
         /// On this SCTP stream.
         stream: u16,
         /// The message as it leaves.
@@ -177,6 +192,8 @@ const UPLINK_BETWEEN_CELLS_MAX: usize = 1024;
 /// UEs on gNBs.
 pub struct Cells {
     gnbs: Vec<Gnb>,
+    /// The AMFs of gNBs that have several.
+    selections: BTreeMap<GnbId, AmfSelection>,
     ues: Vec<CellSlot>,
     user_plane: UserPlane,
     by_s_tmsi: BTreeMap<STmsi, UeId>,
@@ -198,6 +215,7 @@ impl Cells {
     pub fn new(user_plane: UserPlane, seed: u64) -> Self {
         Self {
             gnbs: Vec::new(),
+            selections: BTreeMap::new(),
             ues: Vec::new(),
             user_plane,
             by_s_tmsi: BTreeMap::new(),
@@ -216,6 +234,16 @@ impl Cells {
     pub fn add_gnb(&mut self, config: GnbConfig) -> GnbId {
         self.gnbs.push(Gnb::new(config));
         GnbId(self.gnbs.len() as u16 - 1)
+    }
+
+    /// Has a gNB select among so many AMFs, before its first association.
+    pub fn select_among(&mut self, gnb: GnbId, amfs: u8) {
+        self.selections.insert(gnb, AmfSelection::new(amfs));
+    }
+
+    /// The AMFs of a gNB that has several.
+    pub fn selection(&self, gnb: GnbId) -> Option<&AmfSelection> {
+        self.selections.get(&gnb)
     }
 
     /// Adds a UE that camps on a gNB's cell.
@@ -277,9 +305,9 @@ impl Cells {
         self.ues.get(id.index()).map(|p| p.gnb)
     }
 
-    /// Whether every gNB is in service.
+    /// Whether every gNB is in service, at each of its AMFs that can be reached.
     pub fn all_up(&self) -> bool {
-        self.gnbs.iter().all(Gnb::is_up)
+        self.gnbs.iter().all(Gnb::is_up) && self.selections.values().all(AmfSelection::has_tried_all)
     }
 
     /// Handles one input.
@@ -300,6 +328,14 @@ impl Cells {
             }
             Input::Ngap { gnb, stream, octets } => {
                 self.gnb_takes(now, gnb, gnb::Input::Ngap { stream, octets }, out);
+            }
+            Input::Amf(gnb, amf, input) => {
+                if let (Some(of), Some(selection)) =
+                    (self.gnbs.get(usize::from(gnb.0)), self.selections.get_mut(&gnb))
+                {
+                    selection.handle(of, amf, input);
+                    self.follow_selection(now, gnb, out);
+                }
             }
             Input::Gtpu { gnb, source, datagram } => {
                 self.gnb_takes(now, gnb, gnb::Input::Gtpu { source, datagram }, out);
@@ -391,14 +427,47 @@ impl Cells {
         }
     }
 
+    /// Passes on what the AMF selection of a gNB has for its state machine and for the AMFs.
+    fn follow_selection(&mut self, now: Instant, id: GnbId, out: &mut Outbox<Output>) {
+        while let Some(selection) = self.selections.get_mut(&id) {
+            let to_amf =
+                |m: gnb::ForAmf| Output::AmfNgap { gnb: id, amf: m.amf, stream: m.stream, octets: m.octets };
+            selection.take_for_amfs().into_iter().map(to_amf).for_each(|output| out.push(output));
+            match selection.next_for_gnb() {
+                None => return,
+                Some(ForGnb::AssociationUp(streams)) => {
+                    let syntax = TransferSyntax::Per;
+                    self.gnb_handles(now, id, gnb::Input::AssociationUp { streams, syntax }, out);
+                }
+                Some(ForGnb::AssociationDown) => self.gnb_handles(now, id, gnb::Input::AssociationDown, out),
+                Some(ForGnb::Ngap { moved, stream, octets, .. }) => {
+                    if let (Some(connection), Some(gnb)) = (moved, self.gnb_mut(id)) {
+                        gnb.change_stream(connection, stream);
+                    }
+                    self.gnb_handles(now, id, gnb::Input::Ngap { stream, octets: &octets }, out);
+                }
+            }
+        }
+    }
+
     fn gnb_takes(&mut self, now: Instant, id: GnbId, input: gnb::Input<'_>, out: &mut Outbox<Output>) {
+        self.gnb_handles(now, id, input, out);
+        self.follow_selection(now, id, out);
+    }
+
+    fn gnb_handles(&mut self, now: Instant, id: GnbId, input: gnb::Input<'_>, out: &mut Outbox<Output>) {
         let Some(gnb) = self.gnbs.get_mut(usize::from(id.0)) else { return };
         let (from, interruption) = (gnb.config().id, gnb.config().handover_interruption);
         let mut outputs = core::mem::take(&mut self.from_gnb);
         gnb.handle(now, input, &mut outputs);
         for output in outputs.drain() {
             match output {
-                gnb::Output::Ngap { stream, octets } => out.push(Output::Ngap { gnb: id, stream, octets }),
+                gnb::Output::Ngap { stream, octets } => {
+                    match (self.gnbs.get(usize::from(id.0)), self.selections.get_mut(&id)) {
+                        (Some(gnb), Some(selection)) => selection.send(gnb, stream, octets),
+                        _ => out.push(Output::Ngap { gnb: id, stream, octets }),
+                    }
+                }
                 gnb::Output::Radio(ue, command @ DownlinkMessage::Handover { .. })
                     if !interruption.is_zero() =>
                 {

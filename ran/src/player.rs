@@ -428,6 +428,7 @@ impl Player {
                     Output::StreamEnded(ue) => self.on_stream(now, *ue, true),
                     Output::Ngap { .. }
                     | Output::FurtherNgap { .. }
+                    | Output::AmfNgap { .. }
                     | Output::Associate(..)
                     | Output::Dissociate(..)
                     | Output::Gtpu { .. }

@@ -19,7 +19,7 @@ use super::session::SessionDevice;
 use super::site::{AssociationRole, Site};
 use super::tun::TunError;
 use crate::cells::{Cells, GnbId, Input, Output, UserPlane};
-use crate::gnb::{self, Gnb, GnbConfig, cause_text};
+use crate::gnb::{self, AmfInput, Gnb, GnbConfig, cause_text};
 use crate::outbox::Outbox;
 use crate::player::Player;
 use crate::radio::UeId;
@@ -41,8 +41,8 @@ pub struct GnbPlace {
     pub config: GnbConfig,
     /// Its address on N2.
     pub address: IpAddr,
-    /// Its AMF, if it has another one than the rest.
-    pub amf: Option<IpAddr>,
+    /// Its AMFs, if it has others than the rest; it selects among several.
+    pub amfs: Vec<IpAddr>,
 }
 
 /// What to run.
@@ -218,6 +218,9 @@ impl<'a> Runner<'a> {
         let user_plane = if config.scenario.tun { UserPlane::Program } else { UserPlane::Stack };
         let mut cells = Cells::new(user_plane, config.seed);
         let gnbs: Vec<GnbId> = config.gnbs.iter().map(|g| cells.add_gnb(g.config.clone())).collect();
+        for (gnb, place) in gnbs.iter().zip(&config.gnbs).filter(|(_, place)| place.amfs.len() > 1) {
+            cells.select_among(*gnb, u8::try_from(place.amfs.len()).unwrap_or(u8::MAX));
+        }
         for (ue, gnb) in config.ues.iter().zip(gnbs.iter().cycle()) {
             cells.add_ue(*gnb, ue.clone());
         }
@@ -323,11 +326,7 @@ impl<'a> Runner<'a> {
             match what {
                 OnTheWay::Ngap(gnb, role, stream, octets) => {
                     let octets = octets.as_slice();
-                    let input = match role {
-                        AssociationRole::Serving => Input::Ngap { gnb, stream, octets },
-                        AssociationRole::Further => Input::FurtherNgap { gnb, stream, octets },
-                    };
-                    self.player.handle(now, input, &mut self.out);
+                    self.player.handle(now, role.received(gnb, stream, octets), &mut self.out);
                 }
                 OnTheWay::Gtpu(gnb, source, datagram) => {
                     let input = Input::Gtpu { gnb, source, datagram: &datagram };
@@ -383,6 +382,7 @@ impl<'a> Runner<'a> {
                     let input = match role {
                         AssociationRole::Serving => Input::AssociationUp(gnb, outbound_streams, syntax),
                         AssociationRole::Further => Input::FurtherAssociationUp(gnb),
+                        AssociationRole::Amf(amf) => Input::Amf(gnb, amf, AmfInput::Up(outbound_streams)),
                     };
                     player.handle(now, input, out);
                 }
@@ -393,11 +393,7 @@ impl<'a> Runner<'a> {
                         on_the_way.push_back((now + delay, message));
                         continue;
                     }
-                    let input = match role {
-                        AssociationRole::Serving => Input::Ngap { gnb, stream, octets },
-                        AssociationRole::Further => Input::FurtherNgap { gnb, stream, octets },
-                    };
-                    player.handle(now, input, out);
+                    player.handle(now, role.received(gnb, stream, octets), out);
                 }
                 Event::Unacknowledged { association, stream, octets, .. } => {
                     if site.role(association) == Some(AssociationRole::Serving) {
@@ -415,6 +411,15 @@ impl<'a> Runner<'a> {
                     Some(AssociationRole::Further) => {
                         player.handle(now, Input::FurtherAssociationDown(gnb), out);
                         site.further_down(now);
+                    }
+                    Some(AssociationRole::Amf(amf)) => {
+                        site.amf_down(now, amf);
+                        player.handle(now, Input::Amf(gnb, amf, AmfInput::Down), out);
+                        if !*started
+                            && player.cells().selection(gnb).is_some_and(|s| s.has_tried_all() && s.up() == 0)
+                        {
+                            return Err(RunError::NoAssociation(gnb, reason.to_string()));
+                        }
                     }
                     None => {}
                 },
@@ -492,6 +497,12 @@ impl<'a> Runner<'a> {
                         OnTheWay::NgapToCore(gnb, AssociationRole::Further, stream, octets.clone())
                     }) {
                         self.ngap_leaves(now, gnb, AssociationRole::Further, stream, &octets);
+                    }
+                }
+                Output::AmfNgap { gnb, amf, stream, octets } => {
+                    let role = AssociationRole::Amf(amf);
+                    if !self.takes_time(now, || OnTheWay::NgapToCore(gnb, role, stream, octets.clone())) {
+                        self.ngap_leaves(now, gnb, role, stream, &octets);
                     }
                 }
                 Output::Associate(gnb, address) => {

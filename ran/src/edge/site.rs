@@ -9,6 +9,8 @@ use whimbrel_ngap::{TransferSyntax, fast, to_per};
 use whimbrel_sctp_io::{AssociationId, Config, RequestRefusal, Transport, TransportSettings};
 
 use super::runner::{GnbPlace, RunError, RunnerConfig};
+use crate::cells::{GnbId, Input};
+use crate::gnb::{AmfIndex, AmfInput};
 
 /// First SCTP port of gNBs; one each, so that they may share an address. Outside Linux's ephemeral range (32768 to
 /// 60999).
@@ -24,6 +26,11 @@ const RECONNECT: (Duration, Duration) = (Duration::from_millis(20), Duration::fr
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long an endpoint that has served may take at first to answer again: INIT would be repeated after a second (RFC 9260 §16, RTO.Initial).
 const PATIENCE_AT_FIRST: Duration = Duration::from_millis(40);
+/// With several AMFs, a dead one is given up after at most about 5 s, since its UEs are served by another one then: a HEARTBEAT each second, and three
+/// repetitions at most. An AMF that hangs for less keeps its association.
+const AMF_HEARTBEAT: Duration = Duration::from_secs(1);
+const AMF_RTO_MAX: Duration = Duration::from_secs(1);
+const AMF_RETRANSMISSIONS: u32 = 4;
 /// Endpoints that a gNB stores (maxnoofTNLAssociations, TS 38.413 §9.2.6.7).
 const ENDPOINTS_MAX: usize = 32;
 
@@ -34,6 +41,36 @@ pub(super) enum AssociationRole {
     Serving,
     /// The further one (TS 38.412 §7).
     Further,
+    /// The one with this AMF, at a gNB that selects among several.
+    Amf(AmfIndex),
+}
+
+impl AssociationRole {
+    /// The RAN's input for a message that came over it.
+    pub(super) fn received(self, gnb: GnbId, stream: u16, octets: &[u8]) -> Input<'_> {
+        match self {
+            Self::Serving => Input::Ngap { gnb, stream, octets },
+            Self::Further => Input::FurtherNgap { gnb, stream, octets },
+            Self::Amf(amf) => Input::Amf(gnb, amf, AmfInput::Ngap { stream, octets }),
+        }
+    }
+}
+
+/// The association of a gNB with one of several AMFs.
+#[derive(Clone, Copy, Debug)]
+struct AmfLine {
+    address: IpAddr,
+    association: Option<AssociationId>,
+    /// When to connect again.
+    reconnect: Instant,
+    /// Attempts since it was up.
+    attempts: u32,
+}
+
+impl AmfLine {
+    fn is(&self, association: AssociationId) -> bool {
+        self.association == Some(association)
+    }
 }
 
 /// An association that is up or being set up.
@@ -58,6 +95,8 @@ pub(super) struct Site {
     endpoints: Vec<Vec<IpAddr>>,
     /// Their SCTP port, and their UDP port of SCTP encapsulation.
     ports: (u16, u16),
+    /// The associations with the AMFs, if the gNB selects among several; those below are not used then.
+    amfs: Vec<AmfLine>,
     serving: Option<SiteAssociation>,
     further: Option<SiteAssociation>,
     /// The endpoint that the AMF has announced for a further association.
@@ -88,6 +127,10 @@ impl Site {
         endpoint.accept_inbound = false;
         endpoint.outbound_streams = STREAMS;
         endpoint.return_unacknowledged = true;
+        if place.amfs.len() > 1 {
+            (endpoint.heartbeat_interval, endpoint.rto_max) = (AMF_HEARTBEAT, AMF_RTO_MAX);
+            endpoint.association_max_retrans = AMF_RETRANSMISSIONS;
+        }
         endpoint.adaptation = place.config.fastwire.then_some(fast::DIGEST);
         let mut settings = TransportSettings::new(endpoint);
         settings.mode = config.sctp;
@@ -98,14 +141,17 @@ impl Site {
         let failed = |e| RunError::Gtp(address, e);
         let gtp = UdpSocket::bind(address).map_err(failed)?;
         gtp.set_nonblocking(true).map_err(failed)?;
+        let line =
+            |address: &IpAddr| AmfLine { address: *address, association: None, reconnect: now, attempts: 0 };
         // Beyond the usual limit if the system allows it, so that a busy loop loses no packets.
         let _as_it_is = rustix::net::sockopt::set_socket_recv_buffer_size_force(&gtp, RECEIVE_BUFFER_OCTETS);
         Ok(Self {
             transport,
             gtp,
             fastwire: place.config.fastwire,
-            endpoints: vec![place.amf.map_or_else(|| config.amf.clone(), |amf| vec![amf])],
+            endpoints: vec![place.amfs.first().map_or_else(|| config.amf.clone(), |amf| vec![*amf])],
             ports: (config.amf_port, config.sctp_udp_ports.1),
+            amfs: if place.amfs.len() > 1 { place.amfs.iter().map(line).collect() } else { Vec::new() },
             serving: None,
             further: None,
             announced: None,
@@ -124,7 +170,10 @@ impl Site {
         match (is(self.serving), is(self.further)) {
             (true, _) => Some(AssociationRole::Serving),
             (_, true) => Some(AssociationRole::Further),
-            _ => None,
+            _ => {
+                let amf = self.amfs.iter().position(|line| line.is(association))?;
+                Some(AssociationRole::Amf(AmfIndex(amf as u8)))
+            }
         }
     }
 
@@ -138,6 +187,10 @@ impl Site {
                 &mut self.serving
             }
             AssociationRole::Further => &mut self.further,
+            AssociationRole::Amf(amf) => {
+                self.amfs.get_mut(usize::from(amf.0)).into_iter().for_each(|line| line.attempts = 0);
+                return TransferSyntax::Per;
+            }
         };
         line.as_mut().into_iter().for_each(|l| (l.up, l.syntax) = (true, syntax));
         syntax
@@ -184,6 +237,25 @@ impl Site {
     pub(super) fn further_down(&mut self, now: Instant) {
         self.further = None;
         self.reconnect.1 = now + RECONNECT.1;
+    }
+
+    /// The association with one of several AMFs is lost, or could not be set up.
+    pub(super) fn amf_down(&mut self, now: Instant, amf: AmfIndex) {
+        let (first, longest) = RECONNECT;
+        let Some(line) = self.amfs.get_mut(usize::from(amf.0)) else { return };
+        line.association = None;
+        line.reconnect = now + first.saturating_mul(1 << line.attempts.min(16)).min(longest);
+        line.attempts = line.attempts.saturating_add(1);
+    }
+
+    /// Sets up missing associations with the AMFs when that is due.
+    fn connect_amfs(&mut self, now: Instant) -> Result<(), RequestRefusal> {
+        let (port, udp_port) = self.ports;
+        for line in self.amfs.iter_mut().filter(|line| line.association.is_none() && line.reconnect <= now) {
+            line.reconnect = now + RECONNECT.1;
+            line.association = Some(self.transport.connect(now, &[line.address], port, udp_port)?);
+        }
+        Ok(())
     }
 
     /// The AMF has a further endpoint.
@@ -238,6 +310,9 @@ impl Site {
     ///
     /// Errors: the serving association cannot be started.
     pub(super) fn connect(&mut self, now: Instant) -> Result<(), RequestRefusal> {
+        if !self.amfs.is_empty() {
+            return self.connect_amfs(now);
+        }
         if let Some(stuck) = self.serving.filter(|_| self.patience_ends().is_some_and(|at| at <= now)) {
             self.transport.abort(now, stuck.association);
         }
@@ -282,6 +357,11 @@ impl Site {
 
     /// The next deadline.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
+        if !self.amfs.is_empty() {
+            let missing =
+                self.amfs.iter().filter(|line| line.association.is_none()).map(|line| line.reconnect);
+            return missing.chain(self.transport.next_deadline()).min();
+        }
         let serving = self.serving.is_none().then_some(self.reconnect.0);
         let further = self.missing().map(|_| self.reconnect.1);
         let all = [self.transport.next_deadline(), serving, further, self.patience_ends()];
@@ -294,10 +374,14 @@ impl Site {
             return kept.push((stream, octets.to_vec()));
         }
         let line = match role {
-            AssociationRole::Serving => self.serving,
-            AssociationRole::Further => self.further.or(self.serving),
+            AssociationRole::Serving => self.serving.map(|l| (l.association, l.syntax)),
+            AssociationRole::Further => self.further.or(self.serving).map(|l| (l.association, l.syntax)),
+            AssociationRole::Amf(amf) => {
+                let line = self.amfs.get(usize::from(amf.0));
+                line.and_then(|line| Some((line.association?, TransferSyntax::Per)))
+            }
         };
-        let Some(SiteAssociation { association, syntax, .. }) = line else { return };
+        let Some((association, syntax)) = line else { return };
         // The gNB encodes for its first association.
         let per = if syntax == TransferSyntax::Per { to_per(octets) } else { None };
         let octets = per.as_deref().unwrap_or(octets);
@@ -311,8 +395,10 @@ impl Site {
 
     /// Closes the associations gracefully.
     pub(super) fn close(&mut self, now: Instant) {
-        for line in [self.serving, self.further].into_iter().flatten() {
-            self.transport.shutdown(now, line.association);
+        let amfs = self.amfs.iter().filter_map(|line| line.association);
+        let lines = [self.serving, self.further].into_iter().flatten().map(|line| line.association);
+        for association in lines.chain(amfs) {
+            self.transport.shutdown(now, association);
         }
     }
 }

@@ -12,7 +12,9 @@
 //! | §8.2.4, §8.2.5, §8.3.5, §8.7.6, §8.8, §8.9, §8.12 | `notices` |
 //! | TS 33.501 §6.9.2 keys | `keys` |
 //! | TS 29.281 tunnels | `tunnel` |
+//! | TS 38.410 §6.6 several AMFs | `amf_selection` |
 
+mod amf_selection;
 mod config;
 mod container;
 mod handover;
@@ -48,6 +50,8 @@ use keys::Keys;
 use slab::Slab;
 use tunnel::GnbTunnel;
 
+pub use amf_selection::{AmfIndex, AmfInput, AmfSelection};
+pub(crate) use amf_selection::{ForAmf, ForGnb};
 pub use config::{Faults, GnbConfig, SupportedTa};
 pub use handover::{Neighbour, Via};
 pub use served::{ServedSession, ServedUe};

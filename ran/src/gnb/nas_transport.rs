@@ -18,16 +18,18 @@ impl Gnb {
             return out.push(Output::Radio(ue, DownlinkMessage::Rejected));
         }
         let id = if self.is_up() { self.new_context(ue, None) } else { None };
-        let Some(context) = id.and_then(|id| self.contexts.get(id.0)) else {
+        let Some(context) = id.and_then(|id| self.contexts.get_mut(id.0)) else {
             // No AMF, or no free context: the UE's connection is refused.
             return out.push(Output::Radio(ue, DownlinkMessage::Released));
         };
+        context.guami = connect.guami;
         let location = self.config.location();
         let mut m = InitialUeMessage::new(context.ran_ue_ngap_id, connect.nas, location, connect.cause);
         m.five_g_s_tmsi = connect.s_tmsi;
         m.amf_set_id = connect.guami.map(|g| g.amf_id.set());
         m.ue_context_request = Some(UeContextRequest::Requested);
-        self.send(context.stream, &m.into(), out);
+        let stream = context.stream;
+        self.send(stream, &m.into(), out);
     }
 
     /// UPLINK NAS TRANSPORT (§8.6.3).

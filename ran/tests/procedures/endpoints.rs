@@ -188,7 +188,11 @@ fn goes_on(end: End) {
         amf_port: PORT,
         sctp: Mode::Udp,
         sctp_udp_ports: (9899, 9899),
-        gnbs: vec![GnbPlace { config: gnb(0), address: Ipv4Addr::new(127, 0, 9, 1).into(), amf: None }],
+        gnbs: vec![GnbPlace {
+            config: gnb(0),
+            address: Ipv4Addr::new(127, 0, 9, 1).into(),
+            amfs: Vec::new(),
+        }],
         ues: ues(&fleet),
         scenario,
         seed: 1,

@@ -444,7 +444,7 @@ fn over_sockets(mode: Mode) {
     let place = |i: u32| GnbPlace {
         config: gnb(i),
         address: Ipv4Addr::new(127, 0, 9, i as u8 + 1).into(),
-        amf: None,
+        amfs: Vec::new(),
     };
     let config = RunnerConfig {
         amf: vec![amf],

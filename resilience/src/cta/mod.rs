@@ -603,6 +603,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                             self.is_of_second_context(ue, (association, stream), id, &p, out)
                         }) => {}
                     Some(ue) => {
+                        self.slots.uses_stream(ue, association, stream);
                         let octets: Arc<[u8]> = octets.into();
                         if let Some(peek) = peek.as_ref().filter(|p| is_path_switch_request(p)) {
                             self.slots.asked_elsewhere(ue, association, id, stream);

@@ -45,7 +45,7 @@ const ID_UE_PAGING_IDENTITY: u16 = 115;
 pub(crate) fn place(id: u32, address: IpAddr) -> GnbPlace {
     let id = GlobalGnbId::new(PlmnId::TEST, id, 28).expect("28 bits hold it");
     let tac = Tac::new(1).expect("24 bits hold it");
-    GnbPlace { config: GnbConfig::new(id, tac, vec![SNssai::sst(1)], address), address, amf: None }
+    GnbPlace { config: GnbConfig::new(id, tac, vec![SNssai::sst(1)], address), address, amfs: Vec::new() }
 }
 
 /// A UE of that subscription, whose SUCI hides nothing.

@@ -359,7 +359,11 @@ impl Playground {
                 let address = IpAddr::V4(Ipv4Addr::new(127, 0, 1, n));
                 let id = GlobalGnbId::new(PlmnId::TEST, u32::from(n), 28).expect("28 bits hold it");
                 let tac = Tac::new(1).expect("24 bits hold it");
-                GnbPlace { config: GnbConfig::new(id, tac, self.slices.clone(), address), address, amf: None }
+                GnbPlace {
+                    config: GnbConfig::new(id, tac, self.slices.clone(), address),
+                    address,
+                    amfs: Vec::new(),
+                }
             })
             .collect()
     }

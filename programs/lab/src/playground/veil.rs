@@ -77,7 +77,11 @@ impl Operator {
             let address = IpAddr::V4(Ipv4Addr::new(127, 0, 1 + self.nth, n));
             let id = self.gnb_id(n);
             let tac = Tac::new(1).expect("24 bits hold it");
-            GnbPlace { config: GnbConfig::new(id, tac, vec![SNssai::sst(1)], address), address, amf: None }
+            GnbPlace {
+                config: GnbConfig::new(id, tac, vec![SNssai::sst(1)], address),
+                address,
+                amfs: Vec::new(),
+            }
         };
         (1..=self.gnbs).map(place).collect()
     }

@@ -36,6 +36,9 @@ pub(super) struct GnbOptions {
     /// Connect a gNB (counted from 0) to another AMF at this address, with this tracking area code.
     #[arg(long, value_name = "GNB=ADDRESS,TAC")]
     other_amf: Vec<OtherAmf>,
+    /// AMFs of one set: each gNB connects to all of them, and selects one for each UE (TS 23.501 §5.21). They take the place of --amf.
+    #[arg(long, value_name = "ADDRESS,…", value_delimiter = ',', conflicts_with = "other_amf")]
+    amf_set: Vec<IpAddr>,
     /// Slices that the gNBs support, SST or SST-SD.
     #[arg(long, value_name = "SLICE,…", value_delimiter = ',', default_value = "1")]
     gnb_slices: Vec<SNssai>,
@@ -70,6 +73,11 @@ impl FromStr for OtherAmf {
 }
 
 impl GnbOptions {
+    /// The first AMF of --amf-set.
+    pub(super) fn first_amf(&self) -> Option<IpAddr> {
+        self.amf_set.first().copied()
+    }
+
     pub(super) fn count(&self) -> Option<u16> {
         self.gnbs
     }
@@ -100,7 +108,8 @@ pub(super) fn places(options: &GnbOptions, amf: IpAddr, count: u16) -> Result<Ve
         let mut config =
             GnbConfig::new(id, other.map_or(tac, |o| o.tac), options.gnb_slices.clone(), address);
         config.fastwire = options.fastwire.as_ref().is_some_and(|of| of.is_empty() || of.contains(&i));
-        Ok(GnbPlace { config, address, amf: other.map(|o| o.address) })
+        let amfs = other.map_or_else(|| options.amf_set.clone(), |o| vec![o.address]);
+        Ok(GnbPlace { config, address, amfs })
     };
     (0..count).map(place).collect()
 }

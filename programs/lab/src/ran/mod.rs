@@ -138,7 +138,8 @@ fn play(options: &Options) -> Result<ExitCode, String> {
             ues.len()
         ));
     }
-    let amf = options.amf.addresses.first().copied().unwrap_or(IpAddr::V4([127, 0, 0, 1].into()));
+    let first = options.gnb.first_amf().or(options.amf.addresses.first().copied());
+    let amf = first.unwrap_or(IpAddr::V4([127, 0, 0, 1].into()));
     let gnbs = gnbs::places(&options.gnb, amf, scenario.gnbs)?;
     let namespace = namespace(options)?;
     let interrupted = interrupts()?;

@@ -375,6 +375,16 @@ impl UeSlots {
         }
     }
 
+    /// The gNB uses this stream for a UE's connection. If the connection came from another AMF, that is the one which the gNB had chosen before, and it
+    /// stays (TS 38.412 §7).
+    pub(super) fn uses_stream(&mut self, ue: UeId, association: AssociationId, stream: u16) {
+        let came =
+            |e: &&mut UeRecord| e.first == 0 && e.radio.at.is_some_and(|n| n.association == association);
+        if let Some(e) = self.entry(ue).filter(came) {
+            e.stream = stream;
+        }
+    }
+
     /// The identity of a new N2 connection of this UE.
     pub(super) fn new_connection(&mut self, ue: UeId) -> Option<AmfUeNgapId> {
         let pointer = self.pointer;
