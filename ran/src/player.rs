@@ -46,12 +46,17 @@ enum PlayerPhase {
     Router,
     /// The handover is done; its gap is measured in the following packets.
     Settling,
+    /// The step failed; the UE goes on after a pause.
+    Pausing,
 }
 
 /// Precedence of rules that UEs request (TS 24.501 §9.11.4.13: 70 to 99).
 const ASKED_PRECEDENCE: u8 = 71;
 /// How long after a handover its gap is measured: longer than packets may be queued at the target.
 const SETTLING: Duration = Duration::from_millis(700);
+
+/// How long a UE that goes on pauses after a step that failed.
+const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The progress of a UE.
 #[derive(Clone, Debug)]
@@ -135,6 +140,8 @@ pub struct Player {
     held: bool,
     /// UEs whose connection the core ends attach again.
     attach_again: bool,
+    /// UEs go on after a step that failed.
+    persistent: bool,
     /// The UEs that do, and whether they are registered already.
     attaching: BTreeMap<UeId, bool>,
     /// Groups repeat nothing any more.
@@ -205,6 +212,7 @@ impl Player {
             sections_begun: 0,
             held: false,
             attach_again: false,
+            persistent: false,
             repetitions_over: false,
             attaching: BTreeMap::new(),
         })
@@ -214,6 +222,12 @@ impl Player {
     /// state (Neutrino §4.2.1). A step that it was in is done then.
     pub fn attach_again(&mut self, again: bool) {
         self.attach_again = again;
+    }
+
+    /// Has UEs go on after a step that failed, as a device does whose network is in trouble: with the next one, from the beginning if the UE has
+    /// no session any more. Failures are reported, and end no UE.
+    pub fn persist(&mut self, persistent: bool) {
+        self.persistent = persistent;
     }
 
     /// Has groups end their repetitions: each UE finishes the round that it is in, and does what comes last.
@@ -488,6 +502,11 @@ impl Player {
     }
 
     fn begin_step(&mut self, now: Instant, ue: UeId, part: ScenarioPart, index: usize, due: Instant) {
+        let lacks_session = || self.cells.ue(ue).is_none_or(|ue| ue.sessions().next().is_none());
+        let (part, index) = match part {
+            ScenarioPart::Repeat if self.persistent && lacks_session() => (ScenarioPart::Begin, 0),
+            part => (part, index),
+        };
         let Some((part, index, step)) = self.next_step(now, ue, part, index) else {
             return self.completed(now, ue);
         };
@@ -577,6 +596,9 @@ impl Player {
 
     fn hand_over(&mut self, now: Instant, ue: UeId, step: HandoverStep) {
         let Some(to) = step.to.map(GnbId).or_else(|| self.next_gnb(ue)) else { return };
+        if self.persistent && self.cells.ue(ue).is_none_or(|ue| !ue.is_connected()) {
+            return self.done(now, ue);
+        }
         if self.cells.gnb_of(ue) == Some(to) || self.cells.gnb(to).is_none() {
             return self.fail(now, ue, format!("there is no other gNB {} to go to", to.0));
         }
@@ -732,7 +754,10 @@ impl Player {
             return;
         }
         let Some(step) = self.step_of(ue) else { return };
-        let Some(play) = self.plays.get_mut(ue.index()) else { return };
+        let Some(play) = self.plays.get_mut(ue.index()).filter(|play| play.phase != PlayerPhase::Pausing)
+        else {
+            return;
+        };
         match (event, &step) {
             (
                 ue::Event::Registered { since, .. },
@@ -846,6 +871,9 @@ impl Player {
                 }
                 self.done(now, ue);
             }
+            Some(step) if self.plays.get(ue.index()).is_some_and(|p| p.phase == PlayerPhase::Pausing) => {
+                self.goes_on(now, ue, &step);
+            }
             Some(_) => self.fail(now, ue, "no end within the patience of the scenario".into()),
             None => {}
         }
@@ -896,7 +924,29 @@ impl Player {
             let supi = ue.config().supi;
             self.report().fail(StepFailure { supi, step: step.name(), reason });
         }
+        if self.persistent {
+            return self.pauses(now, id);
+        }
         self.plays_no_more(now, id);
+    }
+
+    fn pauses(&mut self, now: Instant, ue: UeId) {
+        let Some(play) = self.plays.get_mut(ue.index()) else { return };
+        play.phase = PlayerPhase::Pausing;
+        play.serial = play.serial.wrapping_add(1);
+        self.deadlines.push(Reverse((now + FAILURE_PAUSE, ue, play.serial)));
+    }
+
+    /// The pause after a step that failed is over.
+    fn goes_on(&mut self, now: Instant, ue: UeId, step: &Step) {
+        let Some((part, index)) = self.plays.get(ue.index()).and_then(|p| p.step) else { return };
+        let again = matches!(step, Step::Register | Step::Session(_) | Step::Stream(_));
+        let is_registered = self.cells.ue(ue).is_some_and(|ue| ue.state() == ue::MmState::Registered);
+        match (is_registered, again) {
+            (false, _) if part != ScenarioPart::End => self.begin_step(now, ue, ScenarioPart::Begin, 0, now),
+            (_, true) => self.begin_step(now, ue, part, index, now),
+            _ => self.begin_step(now, ue, part, index + 1, now),
+        }
     }
 
     /// The UE is switched off.

@@ -3,6 +3,7 @@
 mod commute;
 mod open;
 mod seams;
+mod sites;
 mod sleepers;
 pub(crate) mod survive;
 mod unit_chaos;
@@ -58,6 +59,21 @@ pub(crate) struct Options {
     /// Write the core's packets of N2, N3 and N4 to this pcap file.
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
+    /// Faults of the scenario sites, in this order; default: all of them.
+    #[arg(long = "fault", value_name = "FAULT,…", value_delimiter = ',')]
+    faults: Vec<sites::Fault>,
+    /// How long PostgreSQL is away in the scenario sites, in seconds.
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    away: u32,
+    /// Homes and UPFs of each site in the scenario sites.
+    #[arg(long, value_name = "HOMES,UPFS", default_value = "3,2", value_parser = sites::size)]
+    size: (u8, u8),
+    /// In the scenario sites, a wrong configuration, which the demonstration has to notice.
+    #[arg(long)]
+    plant: Option<sites::Plant>,
+    /// Keep the logs of the scenario sites in this folder.
+    #[arg(long, value_name = "FOLDER")]
+    logs: Option<PathBuf>,
     /// Program that replaces the functions in the scenario survive; default: the core's program itself.
     #[arg(long, value_name = "FILE")]
     upgrade_to: Option<PathBuf>,
@@ -107,6 +123,8 @@ enum Which {
     Seams,
     /// UEs drive among sixteen gNBs, without prediction of handovers and with it (docs/foresight.md).
     Commute,
+    /// Two sites, each with an AMF set of homes and UPFs, and PostgreSQL with a standby, which fail in turn while UEs send and move (docs/sites.md).
+    Sites,
     /// Veiled users of one broker move between two operators; the output lists what each party has learnt (docs/veil.md).
     Veil,
 }
@@ -147,6 +165,7 @@ pub(crate) fn run(options: &Options) -> Done {
         Which::Commute => return commute::run(options),
         Which::Sleepers => return sleepers::run(options),
         Which::Seams => return seams::run(),
+        Which::Sites => return sites::run(options),
         Which::FirstLight | Which::City => {}
     }
     // The flow is one that UEs of a city ask for.

@@ -112,6 +112,10 @@ pub trait Watch {
     fn attaches_again(&self) -> bool {
         false
     }
+    /// Whether UEs go on after a step that failed: [`Player::persist`]. Asked once, at the start.
+    fn persists(&self) -> bool {
+        false
+    }
     /// Whether UEs that are prepared wait before the first of them arrives, and bursts before they begin.
     fn holds(&mut self) -> bool {
         false
@@ -249,6 +253,7 @@ impl<'a> Runner<'a> {
         let mut reported = Instant::ZERO;
         let mut sections = 0;
         self.player.attach_again(watch.attaches_again());
+        self.player.persist(watch.persists());
         loop {
             let now = self.clock.now();
             let worked = self.turn(now, watch)?;

@@ -130,6 +130,7 @@ impl Site {
         if place.amfs.len() > 1 {
             (endpoint.heartbeat_interval, endpoint.rto_max) = (AMF_HEARTBEAT, AMF_RTO_MAX);
             endpoint.association_max_retrans = AMF_RETRANSMISSIONS;
+            endpoint.init_max_retrans = AMF_RETRANSMISSIONS;
         }
         endpoint.adaptation = place.config.fastwire.then_some(fast::DIGEST);
         let mut settings = TransportSettings::new(endpoint);

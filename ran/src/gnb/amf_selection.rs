@@ -474,3 +474,174 @@ impl Gnb {
         self.contexts.get(id.0)?.guami
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use whimbrel_ids::{AmfId, GlobalGnbId, Instant, PlmnId, SNssai, STmsi, Tac, Tmsi};
+    use whimbrel_ngap::{
+        DownlinkNasTransport, NgSetupResponse, PlmnSupportItem, RrcEstablishmentCause, TransferSyntax,
+        UnavailableGuamiItem,
+    };
+
+    use super::*;
+    use crate::gnb::{GnbConfig, Input, Output};
+    use crate::outbox::Outbox;
+    use crate::radio::{Connect, DownlinkMessage, UeId, UplinkMessage};
+
+    fn guami(pointer: u8) -> Guami {
+        Guami { plmn: PlmnId::TEST, amf_id: AmfId::new(2, 1, pointer).unwrap() }
+    }
+
+    /// A gNB with AMFs of one set, which are called 0, 1 and so on and have these relative capacities.
+    struct Network {
+        gnb: Gnb,
+        selection: AmfSelection,
+        sent: Vec<ForAmf>,
+        released: Vec<UeId>,
+    }
+
+    impl Network {
+        fn with(capacities: &[u8]) -> Self {
+            let id = GlobalGnbId::new(PlmnId::TEST, 1, 28).unwrap();
+            let config =
+                GnbConfig::new(id, Tac::new(1).unwrap(), vec![SNssai::sst(1)], Ipv4Addr::LOCALHOST.into());
+            let selection = AmfSelection::new(capacities.len() as u8);
+            let mut network =
+                Self { gnb: Gnb::new(config), selection, sent: Vec::new(), released: Vec::new() };
+            for (i, capacity) in capacities.iter().enumerate() {
+                network.amf(i as u8, AmfInput::Up(8));
+                let served = vec![ServedGuamiItem::new(guami(i as u8))];
+                let slices = vec![PlmnSupportItem::new(PlmnId::TEST, vec![SNssai::sst(1)])];
+                network.says(i as u8, 0, NgSetupResponse::new(i.to_string(), served, *capacity, slices));
+            }
+            network.sent.clear();
+            network
+        }
+
+        fn amf(&mut self, amf: u8, input: AmfInput<'_>) {
+            self.selection.handle(&self.gnb, AmfIndex(amf), input);
+            self.follow();
+        }
+
+        fn says(&mut self, amf: u8, stream: u16, message: impl Into<Message>) {
+            self.amf(amf, AmfInput::Ngap { stream, octets: &message.into().to_vec() });
+        }
+
+        fn follow(&mut self) {
+            loop {
+                self.sent.append(&mut self.selection.take_for_amfs());
+                match self.selection.next_for_gnb() {
+                    None => return,
+                    Some(ForGnb::AssociationUp(streams)) => {
+                        self.takes(Input::AssociationUp { streams, syntax: TransferSyntax::Per });
+                    }
+                    Some(ForGnb::AssociationDown) => self.takes(Input::AssociationDown),
+                    Some(ForGnb::Ngap { moved, stream, octets, .. }) => {
+                        moved.into_iter().for_each(|id| self.gnb.change_stream(id, stream));
+                        self.takes(Input::Ngap { stream, octets: &octets });
+                    }
+                }
+            }
+        }
+
+        fn takes(&mut self, input: Input<'_>) {
+            let mut out = Outbox::new();
+            self.gnb.handle(Instant::ZERO, input, &mut out);
+            for output in out.drain() {
+                match output {
+                    Output::Ngap { stream, octets } => self.selection.send(&self.gnb, stream, octets),
+                    Output::Radio(ue, DownlinkMessage::Released) => self.released.push(ue),
+                    Output::Event(super::super::Event::Violation { violation, .. }) => panic!("{violation}"),
+                    _ => {}
+                }
+            }
+        }
+
+        /// A UE connects: the AMF to which its message goes, and its connection.
+        fn connects(&mut self, ue: u32, of: Option<u8>) -> Option<(u8, RanUeNgapId)> {
+            let s_tmsi = of.map(|pointer| STmsi { set: 1, pointer, tmsi: Tmsi(ue) });
+            let cause = RrcEstablishmentCause::MoData;
+            let connect = Connect { nas: vec![0x7e], cause, s_tmsi, guami: of.map(guami) };
+            self.sent.clear();
+            self.takes(Input::Radio(UeId(ue), UplinkMessage::Connect(connect)));
+            self.follow();
+            let first = self.sent.pop()?;
+            Some((first.amf.0, peek(&first.octets)?.ran_ue_ngap_id?))
+        }
+
+        /// The AMF to which a message of a connected UE goes.
+        fn sends(&mut self, ue: u32) -> u8 {
+            self.sent.clear();
+            self.takes(Input::Radio(UeId(ue), UplinkMessage::Nas(vec![0x7e])));
+            self.follow();
+            self.sent.pop().unwrap().amf.0
+        }
+    }
+
+    fn downlink(amf_ue_ngap_id: u64, id: RanUeNgapId) -> DownlinkNasTransport {
+        DownlinkNasTransport::new(AmfUeNgapId::new(amf_ue_ngap_id).unwrap(), id, vec![0x7e])
+    }
+
+    #[test] // TS 23.501 §6.3.5, §5.19.3: by relative capacity; one with capacity 0 gets no new UE
+    fn new_ues_are_distributed_by_relative_capacity() {
+        let mut network = Network::with(&[100, 50, 0]);
+        let amfs: Vec<u8> = (0..30).map(|ue| network.connects(ue, None).unwrap().0).collect();
+        assert_eq!([0, 1, 2].map(|amf| amfs.iter().filter(|of| **of == amf).count()), [20, 10, 0]);
+        // Its own UEs come to it nevertheless.
+        assert_eq!(network.connects(31, Some(2)).unwrap().0, 2);
+        // A UE of an AMF that is not connected goes to another one of the set.
+        assert!(network.connects(32, Some(7)).is_some());
+        network.amf(0, AmfInput::Down);
+        network.amf(1, AmfInput::Down);
+        assert_eq!(network.connects(33, None), None, "no AMF takes new UEs");
+        assert_eq!(network.released, [UeId(33)], "and its RRC connection is released");
+    }
+
+    #[test] // TS 23.501 §5.21.2.2.1; TS 38.413 §8.7.6.2: the backup AMF serves the UEs of an unavailable GUAMI
+    fn ues_of_an_unavailable_amf_go_to_its_backup() {
+        let mut network = Network::with(&[255, 255, 255]);
+        let (amf, id) = network.connects(1, Some(0)).unwrap();
+        assert_eq!(amf, 0);
+        network.says(0, 1 + (id.0 % 7) as u16, downlink(9, id));
+        assert_eq!(network.sends(1), 0);
+        let mut item = UnavailableGuamiItem::new(guami(0));
+        item.backup_amf_name = Some("2".into());
+        network.says(0, 0, AmfStatusIndication::new(vec![item]));
+        assert_eq!(network.sends(1), 2, "messages of a connected UE");
+        assert_eq!(network.connects(2, Some(0)).unwrap().0, 2, "a UE that returns");
+        // It serves again.
+        let mut update = AmfConfigurationUpdate::new();
+        update.served_guami_list = vec![ServedGuamiItem::new(guami(0))];
+        network.says(0, 0, update);
+        assert_eq!(network.sent.last().map(|sent| sent.amf.0), Some(0), "the acknowledgement");
+        assert_eq!(network.connects(3, Some(0)).unwrap().0, 0);
+    }
+
+    #[test] // TS 23.501 §5.21.2.2.1: an AMF that goes on with a connection sends over its own association
+    fn a_connection_that_another_amf_goes_on_with_is_followed() {
+        let mut network = Network::with(&[255, 255]);
+        let (amf, id) = network.connects(1, Some(0)).unwrap();
+        network.says(amf, 1 + (id.0 % 7) as u16, downlink(9, id));
+        // On the stream that this AMF chooses: a violation would panic.
+        network.says(1, 5, downlink(9, id));
+        assert_eq!(network.sends(1), 1);
+        assert_eq!(network.selection.amf_of(id), Some(AmfIndex(1)));
+    }
+
+    #[test]
+    fn the_ues_of_a_lost_amf_are_released_and_return_at_another_one() {
+        let mut network = Network::with(&[255, 255]);
+        let [(first, _), (second, _)] =
+            [network.connects(1, Some(0)), network.connects(2, Some(1))].map(Option::unwrap);
+        assert_eq!([first, second], [0, 1]);
+        network.amf(0, AmfInput::Down);
+        assert_eq!(network.released, [UeId(1)]);
+        assert!(network.gnb.is_up());
+        assert!(network.sent.is_empty(), "the AMF that is left hears nothing of them: {:?}", network.sent);
+        assert_eq!(network.connects(1, Some(0)).unwrap().0, 1);
+        network.amf(1, AmfInput::Down);
+        assert!(!network.gnb.is_up());
+    }
+}

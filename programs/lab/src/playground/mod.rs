@@ -6,6 +6,7 @@ mod measured;
 pub(crate) mod open;
 pub(crate) mod seams;
 mod servers;
+pub(crate) mod sites;
 pub(crate) mod veil;
 
 use std::fmt::Write as _;

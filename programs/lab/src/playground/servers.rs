@@ -83,6 +83,12 @@ impl Gaps {
         longest
     }
 
+    /// Streams of which nothing has come for this long.
+    pub(crate) fn silent(&self, since: Duration) -> usize {
+        let now = Instant::now();
+        self.streams().last.values().filter(|(last, _)| now.duration_since(*last) > since).count()
+    }
+
     /// What has become of the packets of fast streams: uplink and downlink.
     pub(crate) fn fast_arrivals(&self) -> [PacketArrivals; 2] {
         self.streams().server.arrivals(FAST_INTERVAL)

@@ -1,0 +1,417 @@
+//! `whimbrel-lab demo --scenario sites`: UEs send and move within two sites and between them, while homes, PostgreSQL and the link between the sites fail
+//! in turn, a home is added, and all homes are upgraded (docs/sites.md).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use whimbrel_cli::{Done, print};
+use whimbrel_nas::ie::RegistrationKind;
+use whimbrel_ran::UeId;
+use whimbrel_ran::edge::{self, RunnerConfig, Watch};
+use whimbrel_ran::report::ScenarioReport;
+use whimbrel_ran::scenario::ArrivalPattern;
+use whimbrel_ran::ue::{self, Reason};
+use whimbrel_sctp_io::Mode;
+
+use super::Options;
+use crate::playground::sites::{HomeId, SERVER, SITES, Sites, SitesWish};
+use crate::playground::{Gaps, Servers};
+
+/// What the UEs do: streams with a packet each second, handovers in a site and between sites, and idle times.
+const UES: &str = include_str!("sites.yaml");
+/// UEs that come in a second.
+const ARRIVALS_PER_S: f64 = 20.0;
+/// How long UEs may take to set up their sessions at the start.
+const ESTABLISHED_WITHIN: Duration = Duration::from_secs(60);
+/// UEs move for this long before the first fault, and after each.
+const SETTLE: Duration = Duration::from_secs(5);
+/// A UE of which nothing has come for this long is not served: five packets of its stream.
+const SILENT: Duration = Duration::from_secs(6);
+/// How long a fault lasts that is not ended by itself: longer than a peer AMF takes to be given up (1 s), and gNBs to give up the association (5 s).
+const FAULT_LASTS: Duration = Duration::from_secs(15);
+/// How long all UEs may take to be served after a fault. NAS timers of UEs whose message was lost are 10 s and 15 s long (T3511, T3517).
+const SERVED_WITHIN: Duration = Duration::from_secs(60);
+
+/// What fails, or is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Fault {
+    /// A home is killed, and started again.
+    Home,
+    /// PostgreSQL is away.
+    Postgres,
+    /// PostgreSQL's primary is killed, and the standby promoted.
+    Promote,
+    /// The sites are cut from each other.
+    Cut,
+    /// A site gets a further home.
+    Add,
+    /// All homes are upgraded in turn.
+    Upgrade,
+}
+
+const FAULTS: [Fault; 6] =
+    [Fault::Home, Fault::Postgres, Fault::Promote, Fault::Cut, Fault::Add, Fault::Upgrade];
+
+impl Fault {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Home => "a home killed and started again",
+            Self::Postgres => "PostgreSQL away",
+            Self::Promote => "primary of PostgreSQL killed, standby promoted",
+            Self::Cut => "link between the sites cut and healed",
+            Self::Add => "a further home",
+            Self::Upgrade => "all homes upgraded in turn",
+        }
+    }
+}
+
+/// A wrong configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Plant {
+    /// Homes send each other no states of their UEs.
+    NoReplicas,
+    /// UPFs have the same address pool.
+    OverlappingPools,
+}
+
+pub(super) fn size(text: &str) -> Result<(u8, u8), String> {
+    let read = text.split_once(',').and_then(|(homes, upfs)| Some((homes.parse().ok()?, upfs.parse().ok()?)));
+    read.filter(|(homes, upfs)| (2..=7).contains(homes) && (1..=4).contains(upfs))
+        .ok_or_else(|| "write 2 to 7 homes and 1 to 4 UPFs, as 3,2".into())
+}
+
+/// What UEs have noticed so far.
+#[derive(Clone, Debug, Default)]
+struct Noticed {
+    /// UEs that have registered, and those whose registration was an initial one again.
+    registered: BTreeSet<UeId>,
+    again: u64,
+    /// Sessions that ended although no UE asked for it.
+    sessions_lost: u64,
+    /// Authentications that one side refused.
+    refused: u64,
+    /// Addresses that a UE got while another one had them.
+    twice: u64,
+    established: BTreeSet<UeId>,
+    served: u64,
+    /// The address of each UE's session.
+    addresses: BTreeMap<UeId, Ipv4Addr>,
+    /// The first breaches, in words.
+    breaches: Vec<String>,
+}
+
+impl Noticed {
+    fn breach(&mut self, ue: UeId, what: &str) {
+        if self.breaches.len() < 200 {
+            self.breaches.push(format!("{ue} {what}"));
+        }
+    }
+
+    fn take(&mut self, ue: UeId, event: &ue::Event) {
+        match event {
+            ue::Event::Registered { kind: RegistrationKind::Initial, .. } => {
+                if !self.registered.insert(ue) {
+                    self.again += 1;
+                    self.breach(ue, "registered again");
+                }
+            }
+            ue::Event::SessionUp { session, .. } => {
+                self.established.insert(ue);
+                let Some(address) = session.ipv4 else { return };
+                let other = self.addresses.iter().find(|(of, held)| **of != ue && **held == address);
+                if let Some((other, _)) = other {
+                    let what = format!("got {address}, which {other} has");
+                    self.twice += 1;
+                    self.breach(ue, &what);
+                }
+                self.addresses.insert(ue, address);
+            }
+            ue::Event::SessionReleased { since, .. } => {
+                self.addresses.remove(&ue);
+                if since.is_none() {
+                    self.sessions_lost += 1;
+                    self.breach(ue, "lost its session");
+                }
+            }
+            ue::Event::Deregistered { since: None, cause, .. } => {
+                let cause = cause.map_or(0, |cause| cause.value());
+                self.breach(ue, &format!("was deregistered by the network, cause #{cause}"));
+            }
+            ue::Event::ServiceAccepted { .. } => self.served += 1,
+            ue::Event::Refused { procedure, reason, .. } => {
+                if matches!(reason, Reason::AuthenticationRejected | Reason::ChallengeRefused(_)) {
+                    self.refused += 1;
+                }
+                if !matches!(reason, Reason::NotPossible | Reason::ConnectionLost | Reason::TimedOut) {
+                    self.breach(ue, &format!("{procedure}: {reason}"));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Observer<'a> {
+    noticed: &'a Mutex<Noticed>,
+    over: &'a Mutex<bool>,
+}
+
+impl Watch for Observer<'_> {
+    fn ue(&mut self, ue: UeId, event: &ue::Event) {
+        lock(self.noticed).take(ue, event);
+    }
+
+    fn persists(&self) -> bool {
+        true
+    }
+
+    fn stop(&mut self) -> bool {
+        *lock(self.over)
+    }
+}
+
+/// What came of a fault.
+struct FaultOutcome {
+    fault: Fault,
+    /// UEs that registered again, lost sessions, refused authentications, and addresses given twice.
+    broken: [u64; 4],
+    /// UEs that were not served in time.
+    unserved: usize,
+    /// UEs that were served from a replica of their dead home, and service requests accepted.
+    promoted: u64,
+    served: u64,
+    /// Until all UEs were served.
+    took: Duration,
+    breaches: Vec<String>,
+}
+
+impl FaultOutcome {
+    fn is_kept(&self) -> bool {
+        self.broken == [0; 4] && self.unserved == 0
+    }
+
+    fn line(&self) -> String {
+        let [again, lost, refused, twice] = self.broken;
+        let verdict = if self.is_kept() { "kept" } else { "BROKEN" };
+        format!(
+            "{verdict}: {}: {again} registrations again, {lost} sessions lost, {twice} addresses given twice, {refused} authentications refused, {} UEs not \
+             served; {} service requests, {} UEs served from replicas, all served after {:.1} s\n",
+            self.fault.name(),
+            self.unserved,
+            self.served,
+            self.promoted,
+            self.took.as_secs_f64()
+        )
+    }
+}
+
+pub(super) fn run(options: &Options) -> Done {
+    let (homes, upfs) = options.size;
+    let wish = SitesWish {
+        ues: options.ues.unwrap_or(1_000),
+        homes,
+        upfs,
+        replicas: options.plant != Some(Plant::NoReplicas),
+        overlapping_pools: options.plant == Some(Plant::OverlappingPools),
+    };
+    print(&format!(
+        "starting {SITES} sites of {homes} homes and {upfs} UPFs each, and PostgreSQL with a synchronous standby, in a network namespace of their own\n"
+    ))?;
+    let mut sites = Sites::start(wish)?;
+    let servers = Servers::start(SERVER)?;
+    let faults = if options.faults.is_empty() { FAULTS.to_vec() } else { options.faults.clone() };
+    let played = play(&mut sites, wish, &servers, &faults, Duration::from_secs(options.away.into()));
+    if let Some(folder) = &options.logs {
+        sites.keep_logs(folder);
+    }
+    let (outcomes, report) = played.map_err(|e| format!("{e}\n{}", sites.logged()))?;
+    show(&outcomes, &report, wish)?;
+    let broken = outcomes.iter().filter(|outcome| !outcome.is_kept()).count();
+    match (broken, report.violated) {
+        (0, 0) => print("no promise was broken\n"),
+        (broken, violated) => Err(format!(
+            "{broken} of {} faults broke a promise, {violated} violations of the protocol\n{}",
+            outcomes.len(),
+            sites.logged()
+        )),
+    }
+}
+
+/// UEs do what [`UES`] says, while the faults are done to the sites.
+fn play(
+    sites: &mut Sites,
+    wish: SitesWish,
+    servers: &Servers,
+    faults: &[Fault],
+    away: Duration,
+) -> Result<(Vec<FaultOutcome>, ScenarioReport), String> {
+    let read = crate::ran::scenario::parse(UES);
+    let mut scenario = read.map_err(|(at, what)| format!("sites.yaml:{at}: {what}"))?;
+    let groups = scenario.groups.len().max(1) as u32;
+    for (i, group) in scenario.groups.iter_mut().enumerate() {
+        group.ues = wish.ues / groups + u32::from((i as u32) < wish.ues % groups);
+    }
+    scenario.arrival = ArrivalPattern::Rate(ARRIVALS_PER_S);
+    let gnbs = sites.gnb_places();
+    scenario.gnbs = gnbs.len() as u16;
+    let config = RunnerConfig {
+        amf: Vec::new(),
+        amf_port: 38412,
+        sctp: Mode::Auto,
+        sctp_udp_ports: (9900, 9899),
+        gnbs,
+        ues: sites.ues(),
+        scenario,
+        seed: 1,
+        namespace: None,
+        hold: false,
+        spin: Duration::from_micros(20),
+        hop_delay: Duration::ZERO,
+    };
+    let (noticed, over) = (Mutex::new(Noticed::default()), Mutex::new(false));
+    let gaps = servers.gaps();
+    let (done, reports) = std::thread::scope(|scope| {
+        let doing = scope.spawn(|| {
+            let done = all_faults(sites, wish, &gaps, &noticed, faults, away);
+            *lock(&over) = true;
+            done
+        });
+        let reports = edge::run(&config, &mut Observer { noticed: &noticed, over: &over });
+        let done = doing.join().unwrap_or_else(|_| Err("the demonstration ended in a panic".into()));
+        (done, reports.map_err(|e| e.to_string()))
+    });
+    let (reports, done) = (reports?, done?);
+    let report = reports.into_iter().next().ok_or("no UE arrived")?;
+    Ok((done, report))
+}
+
+fn all_faults(
+    sites: &mut Sites,
+    wish: SitesWish,
+    gaps: &Gaps,
+    noticed: &Mutex<Noticed>,
+    faults: &[Fault],
+    away: Duration,
+) -> Result<Vec<FaultOutcome>, String> {
+    let begun = Instant::now();
+    let more = Duration::from_secs_f64(f64::from(wish.ues) / ARRIVALS_PER_S);
+    while lock(noticed).established.len() < wish.ues as usize {
+        if begun.elapsed() > ESTABLISHED_WITHIN + more {
+            let established = lock(noticed).established.len();
+            let breaches = lock(noticed).breaches.join("; ");
+            return Err(format!("only {established} of {} UEs have a session: {breaches}", wish.ues));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    print(&format!("all {} UEs have a session after {:.1} s\n", wish.ues, begun.elapsed().as_secs_f64()))?;
+    std::thread::sleep(SETTLE);
+    let mut outcomes = Vec::new();
+    for &fault in faults {
+        let before = lock(noticed).clone();
+        let promoted = promoted(sites);
+        let begun = Instant::now();
+        cause(sites, fault, away)?;
+        std::thread::sleep(SETTLE);
+        while gaps.silent(SILENT) > 0 && begun.elapsed() < SERVED_WITHIN + away {
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        let after = lock(noticed).clone();
+        let diff = |of: fn(&Noticed) -> u64| of(&after) - of(&before);
+        let outcome = FaultOutcome {
+            fault,
+            broken: [diff(|n| n.again), diff(|n| n.sessions_lost), diff(|n| n.refused), diff(|n| n.twice)],
+            unserved: gaps.silent(SILENT),
+            promoted: self::promoted(sites).saturating_sub(promoted),
+            served: diff(|n| n.served),
+            took: begun.elapsed(),
+            breaches: after.breaches[before.breaches.len()..].to_vec(),
+        };
+        print(&outcome.line())?;
+        for breach in outcome.breaches.iter().take(10) {
+            print(&format!("  {breach}\n"))?;
+        }
+        outcomes.push(outcome);
+    }
+    Ok(outcomes)
+}
+
+/// UEs that homes have served from the replicas of dead ones.
+fn promoted(sites: &Sites) -> u64 {
+    let of = |home: &HomeId| sites.metric(*home, "whimbrel_peer_replicas_promoted_total");
+    sites.running().iter().map(of).sum::<f64>() as u64
+}
+
+fn cause(sites: &mut Sites, fault: Fault, away: Duration) -> Result<(), String> {
+    let first = HomeId { site: 0, home: 0 };
+    match fault {
+        Fault::Home => {
+            sites.kill_home(first);
+            std::thread::sleep(FAULT_LASTS);
+            sites.start_home(first)?;
+            sites.await_peers()
+        }
+        Fault::Postgres => sites.postgres_away(away),
+        Fault::Promote => {
+            sites.promote()?;
+            std::thread::sleep(FAULT_LASTS);
+            Ok(())
+        }
+        Fault::Cut => {
+            sites.cut(true)?;
+            std::thread::sleep(FAULT_LASTS);
+            sites.cut(false)?;
+            sites.await_peers()
+        }
+        Fault::Add => {
+            let further = sites.running().iter().filter(|home| home.site == 0).count() as u8;
+            sites.start_home(HomeId { site: 0, home: further })?;
+            sites.await_peers()
+        }
+        Fault::Upgrade => {
+            for home in sites.running() {
+                sites.upgrade_home(home)?;
+                sites.await_peers()?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn show(outcomes: &[FaultOutcome], report: &ScenarioReport, wish: SitesWish) -> Done {
+    print("\n")?;
+    outcomes.iter().try_for_each(|outcome| print(&outcome.line()))?;
+    for (name, step) in &report.steps {
+        print(&format!("{name}: {} begun, {} failed\n", step.begun, step.failed))?;
+    }
+    let mut reasons: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    for failure in &report.failures {
+        *reasons.entry((failure.step, &failure.reason)).or_default() += 1;
+    }
+    for ((step, reason), times) in reasons {
+        print(&format!("step {step} failed {times} times: {reason}\n"))?;
+    }
+    for violation in report.violations.iter().take(10) {
+        print(&format!("violation: {violation}\n"))?;
+    }
+    let kinds: serde_json::Map<String, serde_json::Value> = outcomes
+        .iter()
+        .map(|o| {
+            let [again, lost, refused, twice] = o.broken;
+            let of = json!({"registrations": again, "sessions_lost": lost, "authentications_refused": refused,
+                "addresses_twice": twice, "unserved": o.unserved, "service_requests": o.served, "from_replicas": o.promoted});
+            (o.fault.name().to_owned(), of)
+        })
+        .collect();
+    print(&format!(
+        "{}\n",
+        json!({"bench": "sites", "figures": {"ues": wish.ues, "homes": wish.homes, "upfs": wish.upfs,
+            "violations": report.violated, "kinds": kinds}})
+    ))
+}
