@@ -6,6 +6,7 @@ mod l25gc;
 mod load;
 mod memory;
 mod neutrino;
+mod scale;
 
 use std::fs;
 use std::path::PathBuf;
@@ -25,6 +26,8 @@ pub(crate) enum Bench {
     Attach(attach::Options),
     /// Service requests, registrations or handovers as open load: at rising rates, in bursts, or from a trace.
     Load(load::Options),
+    /// One, two and four homes of an AMF set: processor time and messages between homes for each procedure.
+    Scale(scale::Options),
     /// Time to detect a hanging CPF, and false alarms, for several heartbeat intervals and loads.
     Detection(detection::Options),
     /// Resident memory of the core per registered UE with one session.
@@ -51,6 +54,7 @@ pub(crate) fn run(bench: &Bench) -> Done {
     match bench {
         Bench::Attach(options) => attach::run(options),
         Bench::Load(options) => load::run(options),
+        Bench::Scale(options) => scale::run(options),
         Bench::Detection(options) => detection::run(options),
         Bench::Memory(options) => memory::run(options),
         Bench::L25gc { experiment } => l25gc::run(experiment),

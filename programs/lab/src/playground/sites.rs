@@ -105,7 +105,7 @@ impl Sites {
     }
 
     fn begin(mut self) -> Result<Self, String> {
-        command("ip", &["address", "add", &format!("{SERVER}/32"), "dev", "lo"])?;
+        command("ip", &["address", "replace", &format!("{SERVER}/32"), "dev", "lo"])?;
         for key in ["peer-amfs.key", "all.key"] {
             let file = self.folder.join(key);
             whimbrel_broker_client::files::write_private(&file, &hex(&seed()?))?;
@@ -349,6 +349,35 @@ impl Sites {
         command("nft", &[rules])
     }
 
+    /// The process of a home.
+    #[cfg(any(test, feature = "bench"))]
+    pub(crate) fn pid(&self, home: HomeId) -> Option<u32> {
+        self.homes.iter().find(|(id, _)| *id == home).map(|(_, running)| running.child.id())
+    }
+
+    /// Keeps all processes on one processor, with the threads that they have. Errors: one sentence.
+    #[cfg(any(test, feature = "bench"))]
+    pub(crate) fn keep_on(&self, cpu: u32) -> Result<(), String> {
+        let homes = self.homes.iter().map(|(_, running)| running);
+        for running in homes.chain(&self.upfs).chain(&self.postgres) {
+            command("taskset", &["-acp", &cpu.to_string(), &running.child.id().to_string()])?;
+        }
+        Ok(())
+    }
+
+    /// A gNB for each of these homes, which is its only AMF.
+    #[cfg(any(test, feature = "bench"))]
+    pub(crate) fn gnbs_of_homes(&self, homes: &[HomeId]) -> Vec<GnbPlace> {
+        let place = |(nth, home): (u8, &HomeId)| {
+            let address = IpAddr::V4(Ipv4Addr::new(127, 3, 9, nth + 1));
+            let id = GlobalGnbId::new(PlmnId::TEST, 100 + u32::from(nth), 28).expect("28 bits hold it");
+            let tac = Tac::new(u32::from(home.site) + 1).expect("24 bits hold it");
+            let config = GnbConfig::new(id, tac, vec![SNssai::sst(1)], address);
+            GnbPlace { config, address, amfs: vec![home.address().into()] }
+        };
+        (0u8..).zip(homes).map(place).collect()
+    }
+
     // PostgreSQL.
 
     fn start_database(&mut self) -> Result<(), String> {
@@ -473,7 +502,9 @@ impl Sites {
             let lines: Vec<&str> =
                 log.lines().filter(|line| line.contains("WARN") || line.contains("ERROR")).collect();
             let _ = writeln!(all, "{}:", running.name);
-            lines.iter().rev().take(8).rev().for_each(|line| drop(writeln!(all, "  {line}")));
+            for line in lines.iter().rev().take(8).rev() {
+                let _ = writeln!(all, "  {line}");
+            }
         }
         all
     }
