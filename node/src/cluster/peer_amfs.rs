@@ -39,6 +39,8 @@ struct PeerAmfLink {
     logged: BTreeSet<N14Error>,
     /// Its absence has been logged.
     logged_lost: bool,
+    /// What it and this AMF disagree about, as was logged.
+    disagreement: Option<String>,
     /// Since when it has no link.
     down_since: Option<Instant>,
     /// Since when its link is up, until that is logged.
@@ -49,7 +51,7 @@ struct PeerAmfLink {
 pub struct PeerAmfs {
     links: Links,
     events: LinkEvents,
-    own: AmfId,
+    own: PeerAmfHello,
     all: Vec<PeerAmfLink>,
     replicas: PeerReplicas,
     /// When UEs that have changed are sent next, and whether all are then.
@@ -89,6 +91,7 @@ impl PeerAmfs {
             connect_at: now,
             logged: BTreeSet::new(),
             logged_lost: false,
+            disagreement: None,
             down_since: Some(now),
             up_since: None,
         });
@@ -100,7 +103,7 @@ impl PeerAmfs {
         Ok(Some(Self {
             links,
             events,
-            own: own.amf_id,
+            own,
             all,
             replicas,
             replicate: (now, true),
@@ -119,7 +122,9 @@ impl PeerAmfs {
 
     /// Connects to peer AMFs and receives their messages.
     pub fn turn(&mut self, now: Instant) -> Vec<(PeerAmfId, Vec<u8>)> {
-        for n in self.all.iter_mut().filter(|n| n.is_to_be_connected_by(self.own) && n.connect_at <= now) {
+        for n in
+            self.all.iter_mut().filter(|n| n.is_to_be_connected_by(self.own.amf_id) && n.connect_at <= now)
+        {
             if let Some(&to) = n.addresses.get(n.next % n.addresses.len().max(1)) {
                 n.next = n.next.wrapping_add(1);
                 n.connecting = Some(self.links.connect(now, to));
@@ -177,12 +182,12 @@ impl PeerAmfs {
 
     fn link_up(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &[u8], we_called: bool) {
         let hello = PeerAmfHello::from_octets(hello);
-        let amf_id = hello.map(|hello| hello.amf_id);
+        let amf_id = hello.as_ref().map(|hello| hello.amf_id);
         if let Some(called) = self.all.iter_mut().find(|n| n.connecting == Some(link)) {
             (called.connecting, called.connect_at) = (None, now + RECONNECT_AFTER);
         }
         let known = self.all.iter_mut().find(|n| Some(n.amf_id) == amf_id);
-        let Some(n) = known.filter(|n| (n.amf_id > self.own) == we_called) else {
+        let Some(n) = known.filter(|n| (n.amf_id > self.own.amf_id) == we_called) else {
             if self.rejected.allows(now, peer, "unknown") {
                 let amf =
                     amf_id.map_or("none".into(), |id| format!("{}-{}-{}", id.region, id.set(), id.pointer()));
@@ -190,6 +195,14 @@ impl PeerAmfs {
             }
             return self.links.close(link);
         };
+        let disagreement = hello.as_ref().and_then(|hello| self.own.disagreement(hello));
+        if let Some(what) = disagreement.as_ref().filter(|what| n.disagreement.as_ref() != Some(*what)) {
+            warn!(peer_amf = %n.name, "{what}");
+        }
+        n.disagreement = disagreement;
+        if hello.as_ref().is_some_and(|hello| hello.plmn != self.own.plmn) {
+            return self.links.close(link);
+        }
         if let Some(former) = n.link.replace(link) {
             self.links.close(former);
         }
@@ -265,7 +278,8 @@ impl PeerAmfs {
 
     /// When [`Self::turn`] is due.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let calls = self.all.iter().filter(|n| n.is_to_be_connected_by(self.own)).map(|n| n.connect_at);
+        let calls =
+            self.all.iter().filter(|n| n.is_to_be_connected_by(self.own.amf_id)).map(|n| n.connect_at);
         let logged = self.all.iter().filter_map(|n| n.up_since).map(|since| since + STABLE_AFTER);
         let connected = self.replicas.is_used() && self.all.iter().any(|n| n.link.is_some());
         let replicates = connected.then_some(self.replicate.0);
@@ -313,6 +327,8 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use whimbrel_ids::{PlmnId, SNssai};
+
     use super::*;
     use crate::clock;
     use crate::config::PeerAmfConfig as Of;
@@ -323,7 +339,8 @@ mod tests {
     }
 
     fn hello(pointer: u8) -> PeerAmfHello {
-        PeerAmfHello { amf_id: amf(pointer), smf: [127, 0, 0, pointer].into() }
+        let (plmn, slices) = (PlmnId::TEST, vec![SNssai::sst(1)]);
+        PeerAmfHello { amf_id: amf(pointer), plmn, slices, smf: [127, 0, 0, pointer].into() }
     }
 
     fn of(pointer: u8, addresses: Vec<SocketAddr>) -> Config {
@@ -392,6 +409,23 @@ mod tests {
             .expect("one");
         until(&mut [&mut unknown, &mut b], |both| both[1].rejected.total() > 0);
         assert!(!is_connected(&b));
+    }
+
+    #[test]
+    fn an_amf_of_another_network_has_no_link_and_is_logged_once() {
+        let mut b = PeerAmfs::open(&of(1, Vec::new()), hello(2), Vec::new(), clock::now())
+            .expect("opens")
+            .expect("one");
+        let at = b.address().expect("it listens");
+        let other = PeerAmfHello { plmn: "001/01".parse().expect("a PLMN"), ..hello(1) };
+        let mut a =
+            PeerAmfs::open(&of(2, vec![at]), other, Vec::new(), clock::now()).expect("opens").expect("one");
+        let lines = Arc::new(AtomicUsize::new(0));
+        crate::log_limiter::with_subscriber(Lines(lines.clone()), || {
+            until(&mut [&mut a, &mut b], |both| both.iter().all(|n| n.all[0].disagreement.is_some()));
+        });
+        assert!(!is_connected(&a) && !is_connected(&b));
+        assert_eq!(lines.load(Ordering::Relaxed), 2, "one of each");
     }
 
     #[test]

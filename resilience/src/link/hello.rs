@@ -1,11 +1,12 @@
 //! The first message of each end of a link between processes.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::FORMS;
-use whimbrel_ids::AmfId;
+use whimbrel_ids::{AmfId, PlmnId, SNssai};
 
 use crate::CodeVersion;
 
@@ -155,33 +156,55 @@ impl Hello {
 }
 
 /// The first message of each end of a link between two AMFs (N14). Later messages are checked one by one, by the version of their form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerAmfHello {
     /// Its AMF identifier.
     pub amf_id: AmfId,
+    /// Its network.
+    pub plmn: PlmnId,
+    /// The slices that it offers, [`HELLO_SLICES_MAX`] at most.
+    pub slices: Vec<SNssai>,
     /// The N4 address of its SMF.
     pub smf: IpAddr,
 }
 
 /// What links between AMFs begin with.
 const N14_MAGIC: [u8; 12] = *b"whimbrel n14";
+/// Slices in a [`PeerAmfHello`]: a link's first message has 1,024 octets at most.
+pub const HELLO_SLICES_MAX: usize = 64;
 
 impl PeerAmfHello {
     /// The encoded form, as it is sent.
-    pub fn to_octets(self) -> Vec<u8> {
-        let smf = match self.smf {
-            IpAddr::V4(a) => a.octets().to_vec(),
-            IpAddr::V6(a) => a.octets().to_vec(),
-        };
-        [&N14_MAGIC[..], &self.amf_id.octets(), &smf].concat()
+    pub fn to_octets(&self) -> Vec<u8> {
+        postcard::to_extend(self, N14_MAGIC.to_vec()).expect("numbers and addresses can be written")
     }
 
     /// Reads what [`Self::to_octets`] wrote; `None`: it is not such a message.
     pub fn from_octets(octets: &[u8]) -> Option<Self> {
-        let (amf_id, smf) = octets.strip_prefix(&N14_MAGIC)?.split_first_chunk()?;
-        let ipv4 = <[u8; 4]>::try_from(smf).map(IpAddr::from);
-        let smf = ipv4.or_else(|_| <[u8; 16]>::try_from(smf).map(IpAddr::from)).ok()?;
-        Some(Self { amf_id: AmfId::from_octets(*amf_id), smf })
+        match postcard::take_from_bytes(octets.strip_prefix(&N14_MAGIC)?) {
+            Ok((hello, [])) => Some(hello),
+            _ => None,
+        }
+    }
+
+    /// What two AMFs of one network disagree about, as a sentence about the other one.
+    pub fn disagreement(&self, other: &Self) -> Option<String> {
+        let list = |slices: &[SNssai]| slices.iter().map(SNssai::to_string).collect::<Vec<_>>().join(", ");
+        let of_set = (self.amf_id.region, self.amf_id.set()) == (other.amf_id.region, other.amf_id.set());
+        let sorted = |of: &Self| of.slices.iter().map(SNssai::to_string).collect::<BTreeSet<_>>();
+        if self.plmn != other.plmn {
+            return Some(format!(
+                "it is an AMF of the network {}, and this one of {}: it has no link; write the same `plmn` for both",
+                other.plmn, self.plmn
+            ));
+        }
+        (of_set && sorted(self) != sorted(other)).then(|| {
+            format!(
+                "it is of the same AMF set and offers the slices {}, and this one {}: UEs lose slices when they go from one to the other; write the same `slices` for both",
+                list(&other.slices),
+                list(&self.slices)
+            )
+        })
     }
 }
 
@@ -205,14 +228,35 @@ mod tests {
     #[test]
     fn an_amf_is_read_as_it_was_written_and_nothing_else_is() {
         let amf_id = AmfId::new(2, 1023, 63).expect("within its bits");
-        let hellos = [[10, 0, 0, 1].into(), [0xfd; 16].into()].map(|smf| PeerAmfHello { amf_id, smf });
-        for hello in hellos {
-            assert_eq!(PeerAmfHello::from_octets(&hello.to_octets()), Some(hello));
-        }
-        let octets = hellos[0].to_octets();
+        let slices = vec![SNssai::new(255, Some(0x12_3456)); HELLO_SLICES_MAX];
+        let hello = PeerAmfHello { amf_id, plmn: PlmnId::TEST, slices, smf: [0xfd; 16].into() };
+        let octets = hello.to_octets();
+        assert_eq!(PeerAmfHello::from_octets(&octets), Some(hello));
+        assert!(octets.len() <= 1024, "a link takes no longer first message");
         for wrong in [&octets[1..], &octets[..octets.len() - 1], &Hello::own(LinkRole::Cta).to_octets()] {
             assert_eq!(PeerAmfHello::from_octets(wrong), None);
         }
+    }
+
+    #[test] // two AMFs of a network have one PLMN, and those of a set the same slices
+    fn amfs_that_disagree_are_named_in_a_sentence() {
+        let of = |pointer, plmn: &str, slices: &[u8]| PeerAmfHello {
+            amf_id: AmfId::new(2, if pointer > 9 { 7 } else { 1 }, pointer).expect("within its bits"),
+            plmn: plmn.parse().unwrap(),
+            slices: slices.iter().map(|sst| SNssai::sst(*sst)).collect(),
+            smf: [127, 0, 0, 1].into(),
+        };
+        let own = of(0, "999/70", &[1, 2]);
+        assert_eq!(own.disagreement(&of(1, "999/70", &[2, 1])), None);
+        assert_eq!(own.disagreement(&of(10, "999/70", &[1])), None, "it is of another set");
+        let says = |other| own.disagreement(&other).unwrap_or_default();
+        assert!(
+            says(of(1, "001/01", &[1, 2]))
+                .starts_with("it is an AMF of the network 001/01, and this one of 999/70")
+        );
+        assert!(
+            says(of(1, "999/70", &[1])).contains("offers the slices 1, and this one 1, 2: UEs lose slices")
+        );
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::replication::{Checkpoint, CpfId};
 pub use function::{
     FromFunction, FunctionAnswer, FunctionOrder, FunctionRequest, PolicyReference, ToFunction,
 };
-pub use hello::{Hello, HelloError, LinkRole, LinkVersions, PeerAmfHello};
+pub use hello::{HELLO_SLICES_MAX, Hello, HelloError, LinkRole, LinkVersions, PeerAmfHello};
 pub use octets::{HeartbeatKey, LinkError, ToCpf, ToCta, ToPeer, UeQuery};
 pub(crate) use octets::{read_envelopes, write_envelopes};
 pub use pair::{CpfEntry, CpfTable, ToCtaReplica, ToPrimaryCta};

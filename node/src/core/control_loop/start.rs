@@ -10,7 +10,7 @@ use whimbrel_control::config::Config as ControlConfig;
 use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, UeId, UpfId};
 use whimbrel_ids::Instant;
-use whimbrel_resilience::link::PeerAmfHello;
+use whimbrel_resilience::link::{HELLO_SLICES_MAX, PeerAmfHello};
 use whimbrel_resilience::region::Rings;
 use whimbrel_resilience::{Outbox, SurvivingState};
 use whimbrel_sctp_io::{AdoptedAssociation, Events, Transport};
@@ -315,7 +315,12 @@ impl ControlLoop {
         let upfs = control.smf.upfs.iter().map(|upf| upf.address).collect();
         let peer_amfs = match serves_ues {
             true => {
-                let own = PeerAmfHello { amf_id: control.amf.amf_id, smf: control.smf.node_id };
+                let own = PeerAmfHello {
+                    amf_id: control.amf.amf_id,
+                    plmn: control.amf.plmn,
+                    slices: control.amf.slices.iter().take(HELLO_SLICES_MAX).copied().collect(),
+                    smf: control.smf.node_id,
+                };
                 PeerAmfs::open(&config.peer_amfs, own, upfs, now)?
             }
             // The UPF of a unit has the same configuration as its CTAs.
