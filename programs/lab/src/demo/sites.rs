@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use whimbrel_cli::{Done, print};
 use whimbrel_nas::ie::RegistrationKind;
-use whimbrel_ran::UeId;
+use whimbrel_ran::cells::GnbId;
+use whimbrel_ran::{UeId, gnb};
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
 use whimbrel_ran::report::ScenarioReport;
 use whimbrel_ran::scenario::ArrivalPattern;
@@ -17,6 +18,7 @@ use whimbrel_ran::ue::{self, Reason};
 use whimbrel_sctp_io::Mode;
 
 use super::Options;
+use super::survive::History;
 use crate::playground::sites::{HomeId, SERVER, SITES, Sites, SitesWish};
 use crate::playground::{Gaps, Servers};
 
@@ -161,10 +163,20 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Observer<'a> {
     noticed: &'a Mutex<Noticed>,
     over: &'a Mutex<bool>,
+    history: Option<History>,
 }
 
 impl Watch for Observer<'_> {
+    fn gnb(&mut self, gnb: GnbId, event: &gnb::Event) {
+        if let Some(history) = &mut self.history {
+            history.line(format_args!("gNB {}", gnb.0), format_args!("{event:?}"));
+        }
+    }
+
     fn ue(&mut self, ue: UeId, event: &ue::Event) {
+        if let Some(history) = &mut self.history {
+            history.ue(ue, format_args!("{event:?}"));
+        }
         lock(self.noticed).take(ue, event);
     }
 
@@ -226,8 +238,7 @@ pub(super) fn run(options: &Options) -> Done {
     ))?;
     let mut sites = Sites::start(wish)?;
     let servers = Servers::start(SERVER)?;
-    let faults = if options.faults.is_empty() { FAULTS.to_vec() } else { options.faults.clone() };
-    let played = play(&mut sites, wish, &servers, &faults, Duration::from_secs(options.away.into()));
+    let played = play(&mut sites, wish, &servers, options);
     if let Some(folder) = &options.logs {
         sites.keep_logs(folder);
     }
@@ -249,9 +260,10 @@ fn play(
     sites: &mut Sites,
     wish: SitesWish,
     servers: &Servers,
-    faults: &[Fault],
-    away: Duration,
+    options: &Options,
 ) -> Result<(Vec<FaultOutcome>, ScenarioReport), String> {
+    let faults = if options.faults.is_empty() { &FAULTS[..] } else { &options.faults };
+    let away = Duration::from_secs(options.away.into());
     let read = crate::ran::scenario::parse(UES);
     let mut scenario = read.map_err(|(at, what)| format!("sites.yaml:{at}: {what}"))?;
     let groups = scenario.groups.len().max(1) as u32;
@@ -277,15 +289,19 @@ fn play(
     };
     let (noticed, over) = (Mutex::new(Noticed::default()), Mutex::new(false));
     let gaps = servers.gaps();
+    let names = || config.ues.iter().map(|ue| ue.supi.to_string()).collect();
+    let history = options.histories.as_deref().map(|path| History::of(path, names())).transpose()?;
     let (done, reports) = std::thread::scope(|scope| {
         let doing = scope.spawn(|| {
             let done = all_faults(sites, wish, &gaps, &noticed, faults, away);
             *lock(&over) = true;
             done
         });
-        let reports = edge::run(&config, &mut Observer { noticed: &noticed, over: &over });
+        let mut observer = Observer { noticed: &noticed, over: &over, history };
+        let reports = edge::run(&config, &mut observer);
+        let written = observer.history.take().map_or(Ok(()), History::end);
         let done = doing.join().unwrap_or_else(|_| Err("the demonstration ended in a panic".into()));
-        (done, reports.map_err(|e| e.to_string()))
+        (written.and(done), reports.map_err(|e| e.to_string()))
     });
     let (reports, done) = (reports?, done?);
     let report = reports.into_iter().next().ok_or("no UE arrived")?;
@@ -319,7 +335,7 @@ fn all_faults(
         let begun = Instant::now();
         cause(sites, fault, away)?;
         std::thread::sleep(SETTLE);
-        while gaps.silent(SILENT) > 0 && begun.elapsed() < SERVED_WITHIN + away {
+        while unserved(gaps, noticed, wish) > 0 && begun.elapsed() < SERVED_WITHIN + away {
             std::thread::sleep(Duration::from_millis(200));
         }
         let after = lock(noticed).clone();
@@ -327,7 +343,7 @@ fn all_faults(
         let outcome = FaultOutcome {
             fault,
             broken: [diff(|n| n.again), diff(|n| n.sessions_lost), diff(|n| n.refused), diff(|n| n.twice)],
-            unserved: gaps.silent(SILENT),
+            unserved: unserved(gaps, noticed, wish),
             promoted: self::promoted(sites).saturating_sub(promoted),
             served: diff(|n| n.served),
             took: begun.elapsed(),
@@ -340,6 +356,15 @@ fn all_faults(
         outcomes.push(outcome);
     }
     Ok(outcomes)
+}
+
+/// UEs without a session, or of whose session nothing has come for a while.
+fn unserved(gaps: &Gaps, noticed: &Mutex<Noticed>, wish: SitesWish) -> usize {
+    let (now, arrivals) = (Instant::now(), gaps.last_arrivals());
+    let is_served = |address: &&Ipv4Addr| {
+        arrivals.get(&(**address).into()).is_some_and(|last| now.saturating_duration_since(*last) <= SILENT)
+    };
+    wish.ues as usize - lock(noticed).addresses.values().filter(is_served).count()
 }
 
 /// UEs that homes have served from the replicas of dead ones.

@@ -215,7 +215,7 @@ struct Observer<'a> {
 }
 
 /// The file of what happened to gNBs and UEs and what they hold after it, in the lines of `whimbrel-lab ran -v`.
-struct History {
+pub(super) struct History {
     file: BufWriter<File>,
     /// The names of UEs, by their numbers.
     names: Vec<String>,
@@ -224,24 +224,24 @@ struct History {
 }
 
 impl History {
-    fn of(path: &Path, names: Vec<String>) -> Result<Self, String> {
+    pub(super) fn of(path: &Path, names: Vec<String>) -> Result<Self, String> {
         let file = File::create(path).map_err(|e| format!("{} cannot be written: {e}", path.display()))?;
         Ok(Self { file: BufWriter::new(file), names, failed: None })
     }
 
-    fn line(&mut self, of: std::fmt::Arguments<'_>, what: std::fmt::Arguments<'_>) {
+    pub(super) fn line(&mut self, of: std::fmt::Arguments<'_>, what: std::fmt::Arguments<'_>) {
         if self.failed.is_none() {
             self.failed = writeln!(self.file, "{of}: {what}").err();
         }
     }
 
-    fn ue(&mut self, ue: UeId, what: std::fmt::Arguments<'_>) {
+    pub(super) fn ue(&mut self, ue: UeId, what: std::fmt::Arguments<'_>) {
         let name = self.names.get(ue.0 as usize).cloned().unwrap_or_default();
         self.line(format_args!("{name}"), what);
     }
 
     /// Errors: not everything was written.
-    fn end(mut self) -> Result<(), String> {
+    pub(super) fn end(mut self) -> Result<(), String> {
         let written = self.failed.take().map_or_else(|| self.file.flush(), Err);
         written.map_err(|e| format!("the histories of UEs cannot be written: {e}"))
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -83,10 +83,14 @@ impl Gaps {
         longest
     }
 
-    /// Streams of which nothing has come for this long.
-    pub(crate) fn silent(&self, since: Duration) -> usize {
-        let now = Instant::now();
-        self.streams().last.values().filter(|(last, _)| now.duration_since(*last) > since).count()
+    /// When the last packet came from each address.
+    pub(crate) fn last_arrivals(&self) -> BTreeMap<IpAddr, Instant> {
+        let mut arrivals = BTreeMap::new();
+        for (from, (last, _)) in &self.streams().last {
+            let of = arrivals.entry(from.ip()).or_insert(*last);
+            *of = (*of).max(*last);
+        }
+        arrivals
     }
 
     /// What has become of the packets of fast streams: uplink and downlink.

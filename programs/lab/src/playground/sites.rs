@@ -344,8 +344,9 @@ impl Sites {
         if !cut {
             return command("nft", &["delete", "table", "inet", "sites"]);
         }
-        let rules = "table inet sites { chain out { type filter hook output priority 0; \
-                     ip saddr 127.1.0.0/24 ip daddr 127.1.1.0/24 drop; ip saddr 127.1.1.0/24 ip daddr 127.1.0.0/24 drop; } }";
+        let drop = |from: u8, to: u8| format!("ip saddr 127.1.{from}.0/24 ip daddr 127.1.{to}.0/24 drop\n");
+        let chain = format!("type filter hook output priority 0\n{}{}", drop(0, 1), drop(1, 0));
+        let rules = &format!("table inet sites {{\nchain out {{\n{chain}}}\n}}\n");
         command("nft", &[rules])
     }
 
