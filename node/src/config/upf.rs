@@ -231,12 +231,7 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
             let what = format!("the UPF `{}` is to serve slice {slice}, which is not offered", upf.name);
             pass.refuse(&key("slices"), what, "add it to `slices`, or take it out");
         }
-        // A UPF of a peer AMF's tracking area gets no new session here; UEs that come from there keep theirs.
-        let is_served = |tac: &Tac| {
-            let mut peers = config.peer_amfs.amfs.iter();
-            config.amf.tacs.contains(tac) || peers.any(|peer| peer.tacs.contains(tac))
-        };
-        if let Some(tac) = upf.tacs.iter().find(|tac| !is_served(tac)) {
+        if let Some(tac) = upf.tacs.iter().find(|t| !config.amf.tacs.contains(t)) {
             let what = format!("the UPF `{}` is to serve TAC {}, which is not served", upf.name, tac.value());
             pass.refuse(&key("tacs"), what, "add it to `tacs`, or take it out");
         }

@@ -205,10 +205,12 @@ impl Sites {
         let mut upfs = String::new();
         for site in 0..SITES {
             for upf in 0..self.wish.upfs {
-                let (at, tac) = (Self::upf_address(site, upf), site + 1);
+                // UPFs of the own site are preferred. Those of the other one serve the UEs that come from there.
+                let (at, nth) = (Self::upf_address(site, upf), site + 1);
+                let priority = if site == home.site { 1 } else { 2 };
                 let _ = writeln!(
                     upfs,
-                    "  - {{ name: site{tac}-upf{}, address: \"{at}:8805\", tacs: [{tac}] }}",
+                    "  - {{ name: site{nth}-upf{}, address: \"{at}:8805\", priority: {priority} }}",
                     upf + 1
                 );
             }
@@ -336,7 +338,9 @@ impl Sites {
         }
         drop(stopped);
         self.start_home(home)?;
-        self.operator(home, &["drain", "--cancel"]).map(drop)
+        self.operator(home, &["drain", "--cancel"])?;
+        let has_gnbs = || self.metric(home, "whimbrel_gnbs") >= f64::from(GNBS);
+        wait(READY_WITHIN, has_gnbs).map_err(|()| format!("gNBs do not connect to {} again", home.name()))
     }
 
     /// Cuts the homes of the two sites from each other, or heals that. Errors: one sentence.
