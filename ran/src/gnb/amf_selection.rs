@@ -308,7 +308,9 @@ impl AmfSelection {
 
     /// The connections of an AMF have ended.
     fn drop_ues(&mut self, amf: AmfIndex) {
-        let lost: Vec<RanUeNgapId> = self.ues.extract_if(.., |_, of| *of == amf).map(|(id, _)| id).collect();
+        let of_it = self.ues.iter().filter(|(_, of)| **of == amf);
+        let lost: Vec<RanUeNgapId> = of_it.map(|(id, _)| *id).collect();
+        self.ues.retain(|_, of| *of != amf);
         for some in lost.chunks(RESET_ITEMS) {
             self.reset(some);
         }
