@@ -1,6 +1,7 @@
 //! Orders to the radio network: warning messages, overload, resets; and the reload of the configuration.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +9,8 @@ use whimbrel_control::amf::{OverloadOrder, Warning, WarningArea, WarningError, c
 use whimbrel_ids::{GlobalGnbId, NrCellId, PlmnId, Tai};
 use whimbrel_node::config;
 use whimbrel_node::observation::{
-    ConsoleCommand, DisconnectedView, ForesightView, OverloadView, RemovalOrder, RemovalView, WarningView,
+    ConsoleCommand, DisconnectedView, ForesightView, OverloadView, RemovalOrder, RemovalView, UpfDrainOrder,
+    UpfDrainView, WarningView,
 };
 use whimbrel_store::{TacNumber, Text, TextForm};
 
@@ -196,6 +198,61 @@ pub(super) async fn removal(
     _: RoutedRequest,
 ) -> HandlerResult<Json<RemovalView>> {
     ordered_removal(&shared, None).await
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct UpfPath {
+    /// Name of the UPF in `upfs`.
+    upf: String,
+}
+
+/// When a drain ends.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct DrainQuery {
+    /// Seconds until the sessions that cannot be moved are released, at most a week; default: 600.
+    within_s: Option<u64>,
+}
+
+/// The longest time for which a UPF waits for its last sessions.
+const DRAIN_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+/// The default, in which most sessions end by themselves.
+const DRAIN_DEFAULT: Duration = Duration::from_secs(600);
+
+pub(super) async fn upf_drain(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    PathParts(path): PathParts<UpfPath>,
+) -> HandlerResult<Json<UpfDrainView>> {
+    ordered_upf_drain(&shared, path.upf, None).await
+}
+
+pub(super) async fn begin_upf_drain(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    PathParts(path): PathParts<UpfPath>,
+    Query(query): Query<DrainQuery>,
+) -> HandlerResult<Json<UpfDrainView>> {
+    let within = query.within_s.map_or(DRAIN_DEFAULT, Duration::from_secs).min(DRAIN_MAX);
+    ordered_upf_drain(&shared, path.upf, Some(UpfDrainOrder::Begin(within))).await
+}
+
+pub(super) async fn end_upf_drain(
+    shared: Arc<HandlerContext>,
+    _: RoutedRequest,
+    PathParts(path): PathParts<UpfPath>,
+) -> HandlerResult<Json<UpfDrainView>> {
+    ordered_upf_drain(&shared, path.upf, Some(UpfDrainOrder::End)).await
+}
+
+async fn ordered_upf_drain(
+    shared: &HandlerContext,
+    upf: String,
+    order: Option<UpfDrainOrder>,
+) -> HandlerResult<Json<UpfDrainView>> {
+    let name = upf.clone();
+    let view = shared.console.commands.ask(|reply| ConsoleCommand::UpfDrain(name, order, reply)).await?;
+    let view = view.ok_or_else(|| ProblemDetails::not_found(format!("`upfs` has no UPF `{upf}`")))?;
+    TypedReply::json(&view)
 }
 
 /// The AMF that takes the UEs over.

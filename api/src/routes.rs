@@ -526,6 +526,18 @@ pub(super) static ROUTES: &[Route] = &[
         "end_removal", "End the removal: this AMF serves new UEs again"
     ),
     route!(
+        GET "/api/v1/upfs/{upf}/drain" READ, ran::upf_drain,
+        "show_upf_drain", "The drain of a UPF"
+    ),
+    route!(
+        POST "/api/v1/upfs/{upf}/drain" OPERATE, ran::begin_upf_drain,
+        "begin_upf_drain", "Drain a UPF before maintenance (TS 23.502 §4.3.5)"
+    ),
+    route!(
+        DELETE "/api/v1/upfs/{upf}/drain" OPERATE, ran::end_upf_drain,
+        "end_upf_drain", "End the drain: the UPF gets sessions again"
+    ),
+    route!(
         GET "/api/v1/foresight" READ, ran::foresight,
         "show_foresight", "The state of the prediction of handovers"
     ),

@@ -18,8 +18,8 @@ use whimbrel_node::config;
 use whimbrel_node::observation::{
     ClosedBy, ClusterView, Condition, Console, ConsoleCommand, CpfView, CtaView, FlowView, ForesightView,
     GnbView, HistoryEvent, Level, Metric, Moment, Name, OverloadView, RatesView, RefusalReason,
-    RefusalRecord, SessionView, Target, TimerView, TunnelView, UePage, UeView, UpfView, VersionView,
-    WarningAtGnb, WarningView,
+    RefusalRecord, SessionView, Target, TimerView, TunnelView, UePage, UeView, UpfDrainView, UpfView,
+    VersionView, WarningAtGnb, WarningView,
 };
 
 mod capture;
@@ -128,6 +128,12 @@ fn control(console: &Console, command: ConsoleCommand) {
         ConsoleCommand::Removal(_, reply) => {
             reply.send(Err("no other AMF of this one's set is connected".into())).is_ok()
         }
+        ConsoleCommand::UpfDrain(upf, order, reply) => {
+            let ordered_by = order.map(|_| "operator".to_owned());
+            reply
+                .send((upf == "upf").then(|| UpfDrainView { upf, ordered_by, ..UpfDrainView::default() }))
+                .is_ok()
+        }
         ConsoleCommand::Foresight(reply) => reply.send(ForesightView::default()).is_ok(),
         ConsoleCommand::ResetGnb(gnb, reply) => {
             reply.send((gnb.gnb_id == 1).then(|| begin(Target::Reset(gnb)))).is_ok()
@@ -168,7 +174,14 @@ fn cluster() -> ClusterView {
         deployment: "pair",
         ctas: vec![CtaView { role: "primary", term: Some(2), ..CtaView::default() }],
         cpfs: vec![CpfView { state: "serving", primary_of: None, ..CpfView::default() }],
-        upfs: vec![UpfView { name: "upf".into(), address: None, usable: true, load: 0 }],
+        upfs: vec![UpfView {
+            name: "upf".into(),
+            address: None,
+            usable: true,
+            load: 0,
+            ues: 0,
+            drained: false,
+        }],
         versions: vec![VersionView { code: "0000001f".into(), canary: true, ..VersionView::default() }],
         timeline: vec![moment],
         ..ClusterView::default()

@@ -318,6 +318,8 @@ pub struct Upf {
     pub priority: u16,
     /// Its share of the sessions among UPFs of one priority.
     pub weight: u16,
+    /// UEs with sessions at which it counts as fully loaded, whatever it reports; `None`: its reports alone count.
+    pub capacity: Option<u32>,
     /// Its N4 address, by which other SMFs know it too. `None`: it is this program's own UPF.
     pub address: Option<IpAddr>,
     /// It supports rules that take effect when the UE's first packet arrives (`OnArrival`, a private PFCP IE).
@@ -373,6 +375,7 @@ impl Default for Upf {
             tacs: Vec::new(),
             priority: 0,
             weight: 100,
+            capacity: None,
             address: None,
             predicts: false,
             ue_pools: Vec::new(),

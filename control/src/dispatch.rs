@@ -151,6 +151,7 @@ fn handle_command(ue: Ue, command: Command) {
         Command::LocalTimeChanged => amf::configuration_update::local_time_changed(ue),
         Command::UpfRestarted(upf) => smf::release::upf_restarted(ue, upf),
         Command::LeaveUpf(upf) => smf::release::leave_upf(ue, upf),
+        Command::DrainUpf(upf, step) => smf::upf_drain::move_sessions(ue, upf, step),
         Command::RestoreSessions(upf) => smf::restoration::restore_sessions(ue, upf),
         Command::Intercept(to) => smf::interception::intercept(ue, to),
         Command::ReportCharging(psi) => smf::charging::reauthorise(ue, psi),

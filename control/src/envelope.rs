@@ -19,6 +19,7 @@ use crate::flat::{Flat, octets};
 use crate::n14::PeerAmfId;
 use crate::open;
 use crate::services::{nchf, npcf, nudm, remote_amf, sm_contexts};
+use crate::smf::DrainStep;
 use crate::state::{Modification, Tunnel};
 use crate::upf::{UpfId, UpfSet, UpfStates};
 
@@ -338,6 +339,8 @@ pub enum Command {
     ReportCharging(PduSessionId),
     /// The CHF orders a session to end (TS 32.290 §5.3.2.5).
     AbortCharging(PduSessionId),
+    /// A UPF is drained: the UE's sessions there get another anchor (TS 23.502 §4.3.5).
+    DrainUpf(UpfId, DrainStep),
     /// Panics: tests that the CTA survives a fault of the program.
     #[cfg(feature = "fault-injection")]
     Panic,

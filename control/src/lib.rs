@@ -68,6 +68,7 @@ pub use remedy::{Present, Remedy, Subscriber};
 pub use restart::RESTORED_CLOCK;
 pub use services::{NfType, ServiceFault};
 pub use shard::{RestCounters, RestPlace, RestStore, RestVec, Shard};
+pub use smf::DrainStep;
 pub use state::{
     AmfContext, Connection, HandoverSource, IntermediateUpf, IntermediateUpfStage, LastSeenCell, Mobility,
     RELEASE_GRACE, RemoteAmfContext, SessionGrant, SessionQos, SessionUsage, UeAddress, UeContext,

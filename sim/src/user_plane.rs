@@ -105,6 +105,12 @@ impl Sim {
         self.operator_order(CtaOrder::ReleaseUpf(upf));
     }
 
+    /// The operator has a UPF drained within this time; `None`: no more.
+    pub fn drain_upf(&mut self, upf: UpfId, within: Option<Duration>) {
+        let until = within.map(|within| self.now + within);
+        self.operator_order(CtaOrder::DrainUpf(upf, until));
+    }
+
     /// The first UPF restarts: its sessions are gone.
     pub fn restart_upf(&mut self) {
         self.restart_nth_upf(UpfId(0));

@@ -76,6 +76,7 @@ mod treatment;
 mod unit;
 mod upf;
 mod upf_change;
+mod upf_drain;
 mod upgrade;
 mod user_inactivity;
 mod veil;

@@ -328,6 +328,51 @@ fn a_full_upf_gets_less() {
     net.check_user_plane();
 }
 
+#[test] // TS 23.501 §6.3.3.3: by load, as the SMF counts it against the configured capacity, for UPFs that do not report any
+fn a_upf_gets_less_the_more_of_its_capacity_is_used() {
+    let small = Upf { capacity: Some(10), ..upf("small") };
+    let (mut net, ues) = network_of(16, &[small, Upf { capacity: Some(1000), ..upf("big") }], 60);
+    for &ue in &ues {
+        net.command(ue, session_of("internet"));
+        net.settle(SECOND);
+    }
+    let each = sessions(&mut net);
+    assert!(each[0] <= 12 && each[0] + each[1] == 60, "{each:?}"); // without a capacity it would be 30
+    assert_eq!(net.cta().upf_states().get(A).load, (each[0] as u8 * 10).min(100));
+    for &ue in &ues {
+        net.command(ue, UeCommand::Deregister { switch_off: false });
+    }
+    net.settle(SECOND * 5);
+    assert_eq!(net.cta().upf_states().get(A).load, 0);
+    replays(&mut net);
+    no_violations(&net);
+}
+
+#[test] // TS 23.501 §5.8.2.2.1: no address is given to two UEs: of two UPFs with a common pool, one has sessions while it is there
+fn a_upf_that_shares_a_pool_with_another_gets_no_session() {
+    let (mut net, ues) = network_of(17, &[upf("a"), upf("b"), upf("c")], 12);
+    let usable = |net: &Sim| [A, B, C].map(|upf| net.cta().upf_states().get(upf).usable);
+    assert_eq!(usable(&net), [true; 3]);
+    net.replace_upf(B, |config| config.data_networks[0].ipv4_pools[0].address = [10, 45, 128, 0].into());
+    net.settle(Duration::from_secs(30));
+    assert_eq!(usable(&net), [true, false, true]);
+    for &ue in &ues {
+        net.command(ue, session_of("internet"));
+    }
+    net.settle(Duration::from_secs(5));
+    let each = sessions(&mut net);
+    assert!(each[1] == 0 && each[0] + each[2] == 12, "{each:?}");
+    net.set_nth_upf(A, UpfState::Silent);
+    net.advance(Duration::from_secs(60));
+    assert_eq!(usable(&net), [false, true, true], "it is free when the other one is gone");
+    net.set_nth_upf(A, UpfState::Answering);
+    net.settle(Duration::from_secs(30));
+    assert_eq!(usable(&net), [false, true, true], "which comes second now");
+    net.restart_nth_upf(B); // with pools of its own
+    net.settle(Duration::from_secs(30));
+    assert_eq!(usable(&net), [true; 3]);
+}
+
 #[test] // TS 29.244 §6.3.5.3: a UPF does not speak of a session that another has
 fn a_report_of_another_upf_is_refused() {
     use whimbrel_pfcp::Message;

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # A core without a user plane of its own, and two UPFs in programs of theirs: UEs get sessions at both, ping through both, and
-# go to the other when one is killed (TS 23.501 §6.3.3, TS 23.527 §4.4). In a network namespace of its own.
+# go to the other when one is killed (TS 23.501 §6.3.3, TS 23.527 §4.4) or drained (TS 23.502 §4.3.5). In a network namespace of its own.
 #
 # Usage: several_upfs.sh     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
 set -euo pipefail
 tools=(curl)
-logs=(core.log east.log west.log play.log)
+logs=(core.log east.log west.log play.log stays.log drain.log)
 . "$(dirname "$0")/../netns.sh"
 
 ip address add 203.0.113.1/32 dev lo # the server that UEs ping
@@ -81,6 +81,37 @@ await core "the UPF east does not answer"
 upf east 127.0.0.32 10.50.0.0/16 127.0.0.1:8082
 await core "the UPF east answers" 2
 play "after it has come back"
+
+# One that is drained loses its sessions, keeps its association, and gets no session, also from a core that starts again, until the drain ends.
+cat >"$tmp/stays.yaml" <<'EOF'
+ues: 8
+arrival: { rate: 100 }
+steps: [register, session: { dnn: internet, type: ipv4 }, wait: 3]
+EOF
+order() { "$WHIMBREL" upf drain east --config "$tmp/core.yaml" "$@"; }
+"$WHIMBREL_LAB" ran "$tmp/stays.yaml" --amf 127.0.0.31 >"$tmp/stays.log" 2>&1 &
+running+=($!)
+for _ in $(seq 60); do
+  [ "$(metric 'whimbrel_smf_upf_ues{upf="east"}')" -gt 0 ] && break
+  sleep 0.05
+done
+order --within 1 >"$tmp/drain.log" || wrong "UEs stay at the UPF that is drained"
+grep -q "UEs have sessions at east, which are released in" "$tmp/drain.log" || wrong "the drain does not show its progress"
+grep -q "no UE has a session at east" "$tmp/drain.log" || wrong "the drain does not say that it is done"
+kill -9 "$core"
+start core run
+core=$!
+await core "the UPF east is drained, as the operator ordered before the core started"
+await core "the UPF east answers" 3
+await core "the UPF west answers" 2
+before=$(uplink 127.0.0.1:8082)
+play "while the other one is drained"
+order --show | grep -q "no UE has a session at east" || wrong "the drain does not outlive the core"
+sleep 0.6 # metrics
+[ "$(uplink 127.0.0.1:8082)" -eq "$before" ] || wrong "the UPF that is drained has got sessions"
+order --cancel | grep -q "east is not being drained" || wrong "the drain does not end"
+play "after it has ended"
+carried 127.0.0.1:8082 "$before"
 
 # One that is stopped in order asks to be left, and is (TS 29.244 §6.2.8.3).
 kill "$west"

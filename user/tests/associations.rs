@@ -184,6 +184,7 @@ fn a_upf_asks_for_its_association() {
             recovery_time_stamp: RecoveryTimeStamp(77),
             up_function_features: None,
             cp_function_features: None,
+            announced_pools: None,
             user_plane_ip_resource_information: Vec::new(),
             pfcpasrsp_flags: None,
         };

@@ -10,12 +10,12 @@ use crate::n14::N14;
 use crate::upf::UPFS_MAX;
 
 /// Version of the form of an [`Envelope`]; it is increased with every change.
-pub(super) const ENVELOPE_VERSION: u16 = 11;
+pub(super) const ENVELOPE_VERSION: u16 = 12;
 /// Version of the form of a [`Batch`]; it is increased with every change.
 pub(super) const BATCH_VERSION: u16 = 11;
 
 /// Version of the form of a [`Config`]; it is increased with every change.
-pub(super) const CONFIG_VERSION: u16 = 17;
+pub(super) const CONFIG_VERSION: u16 = 18;
 
 /// Version of the form of an [`N14`]; it is increased with every change. The checkpoint in it has a version of its own.
 pub(super) const N14_VERSION: u16 = 6;

@@ -37,6 +37,7 @@ mod status;
 mod tests;
 mod udm_client;
 mod up_connection;
+pub(crate) mod upf_drain;
 mod usage;
 
 use whimbrel_ids::{PduSessionId, SNssai};
@@ -62,6 +63,8 @@ pub use n4::{
     Downlink, changes_cp_f_seid, deletion, deletion_of_orphan, departure, modification, no_forwarding,
     no_such_session,
 };
+pub use selection::served_by_none_but;
+pub use upf_drain::DrainStep;
 
 /// A 5GSM message of the UE (TS 23.502 §4.3.3, §4.3.4).
 fn n1_message(ue: Ue, psi: PduSessionId, n1: &[u8]) {

@@ -7,7 +7,7 @@
 use whimbrel_ids::{PduSessionId, Qfi};
 use whimbrel_nas::ie::{
     BitRate, FlowOperation, FlowParameter, QosFlowDescription, QosFlowDescriptions, QosRule, QosRules,
-    RuleOperation, SessionAmbr, SmCause,
+    RuleOperation, SessionAmbr, SmCause, SscMode,
 };
 use whimbrel_nas::sm::{self, ModificationCommand, ModificationReject, ModificationRequest, Pti};
 use whimbrel_ngap::ie::{
@@ -45,18 +45,27 @@ pub(crate) fn begin_pending_changes(ue: Ue) {
     }
     let state = ue.amf().ue_state(ue);
     let there = state.secured && state.registered;
-    let ready: Vec<PduSessionId> = ue.with(|p| {
+    let ready: Vec<(PduSessionId, bool)> = ue.with(|p| {
         let at_rest =
             matches!(p.lanes.procedure(Lane::Mobility), None | Some(Procedure::ConfigurationUpdate))
                 && p.lanes.procedure(Lane::Handover).is_none(); // TS 23.502 §4.9.1.2.1: not while the gNB changes
         let due = p.sessions.iter().filter(|(psi, s)| {
             s.qos.pending_change.is_some() && p.lanes.procedure(Lane::Session(**psi)).is_none()
         });
-        due.map(|(&psi, _)| psi).filter(|_| at_rest && there).collect()
+        due.map(|(&psi, s)| (psi, ends(s))).filter(|_| at_rest && there).collect()
     });
-    for psi in ready {
-        by_network(ue, psi);
+    for (psi, ends) in ready {
+        match ends {
+            true => release::by_network(ue, psi, SmCause::ReactivationRequested),
+            false => by_network(ue, psi),
+        }
     }
+}
+
+/// True if a session is to leave its UPF and cannot be replaced before it ends: in SSC mode 3 alone the UE sets up another one first (TS 23.501 §5.6.9.2).
+fn ends(s: &SmContext) -> bool {
+    s.ssc_mode != SscMode::Three
+        && s.qos.pending_change.as_ref().is_some_and(|w| w.leaving && !s.is_leaving())
 }
 
 fn by_network(ue: Ue, psi: PduSessionId) {

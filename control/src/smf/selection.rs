@@ -5,7 +5,7 @@
 
 use whimbrel_ids::{Dnn, PduSessionId, SNssai, Tac};
 
-use crate::config::Upf;
+use crate::config::{Config, Upf};
 use crate::procedure::Ue;
 use crate::refusal::{Refusal, UPF_CONGESTED};
 use crate::upf::{UPFS_MAX, UpfId, UpfState, UpfStates};
@@ -79,6 +79,27 @@ fn serves(upf: &Upf, wish: &Wish<'_>) -> bool {
     (upf.slices.is_empty() || upf.slices.contains(&wish.slice))
         && (upf.dnns.is_empty() || upf.dnns.contains(wish.dnn))
         && (upf.tacs.is_empty() || wish.tac.is_some_and(area))
+}
+
+/// A slice, data network and tracking area that this UPF serves and no other usable one does: sessions there could not be set up without it.
+pub fn served_by_none_but(config: &Config, states: &UpfStates, upf: UpfId) -> Option<(SNssai, Dnn, Tac)> {
+    let upfs = &config.smf.upfs;
+    let here = upfs.get(usize::from(upf.0))?;
+    let others: Vec<&Upf> = (0u8..)
+        .map(UpfId)
+        .zip(upfs)
+        .filter(|(id, _)| *id != upf && states.get(*id).usable)
+        .map(|(_, upf)| upf)
+        .collect();
+    let dnns = || config.smf.data_networks.keys();
+    let places = config.amf.slices.iter().flat_map(|slice| {
+        dnns().flat_map(move |dnn| config.amf.tacs.iter().map(move |tac| (*slice, dnn, *tac)))
+    });
+    let alone = |(slice, dnn, tac): &(SNssai, &Dnn, Tac)| {
+        let wish = Wish { slice: *slice, dnn, tac: Some(*tac), emergency: false };
+        serves(here, &wish) && !others.iter().any(|upf| serves(upf, &wish))
+    };
+    places.into_iter().find(alone).map(|(slice, dnn, tac)| (slice, dnn.clone(), tac))
 }
 
 /// Among the usable UPFs that serve the session, those with the lowest priority value; among these a random one, by
@@ -206,6 +227,26 @@ mod tests {
         let upfs = [upf("first"), Upf { priority: 9, ..upf("second") }];
         let (counts, refused) = chosen(&upfs, &states, false);
         assert!((350..450).contains(&counts[1]) && refused == 0, "{counts:?}");
+    }
+
+    #[test] // before a UPF is drained, the operator learns which sessions no other one can have
+    fn a_place_that_one_upf_alone_serves_is_found() {
+        let mut config = crate::ue_harness::config();
+        (config.amf.slices, config.amf.tacs) = (vec![SNssai::sst(1)], vec![tac(1), tac(2)]);
+        let networks = ["ims", "internet"].map(|name| (dnn(name), Default::default()));
+        config.smf.data_networks = networks.into_iter().collect();
+        config.smf.upfs =
+            vec![upf("all"), Upf { tacs: vec![tac(1)], dnns: vec![dnn("internet")], ..upf("near") }];
+        let mut states = UpfStates::ALL_USABLE;
+        let alone = |config: &Config, states: &UpfStates| served_by_none_but(config, states, UpfId(0));
+        assert_eq!(alone(&config, &states), Some((SNssai::sst(1), dnn("ims"), tac(1))));
+        config.smf.upfs[1].dnns.clear();
+        assert_eq!(alone(&config, &states), Some((SNssai::sst(1), dnn("ims"), tac(2))));
+        config.smf.upfs[1].tacs.clear();
+        assert_eq!(alone(&config, &states), None);
+        assert_eq!(served_by_none_but(&config, &states, UpfId(1)), None);
+        states.set(UpfId(1), UpfState::default());
+        assert!(alone(&config, &states).is_some(), "the other one cannot be used");
     }
 
     #[test] // TS 23.502 §4.3.2.2.1 step 10: one that has refused is not asked again

@@ -23,6 +23,7 @@ pub struct ListedUpf {
     tacs: Vec<Tac>,
     priority: u16,
     weight: u16,
+    capacity: Option<u32>,
     predicts: bool,
     ue_pools: Vec<UePool>,
     interface_types: bool,
@@ -59,6 +60,7 @@ impl ListedUpf {
             tacs,
             priority,
             weight,
+            capacity,
             predicts,
             interface_types,
             n3_ip_version,
@@ -73,6 +75,7 @@ impl ListedUpf {
             tacs,
             priority,
             weight,
+            capacity,
             predicts,
             ue_pools,
             interface_types,
@@ -88,6 +91,7 @@ impl ListedUpf {
             tacs: self.tacs.clone(),
             priority: self.priority,
             weight: self.weight,
+            capacity: self.capacity,
             address: self.address.map(|a| a.ip()),
             predicts: self.predicts,
             ue_pools: self.ue_pools.iter().map(UePool::control).collect(),
@@ -110,7 +114,7 @@ impl UePool {
 pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<ListedUpf> {
     let doc = "UPFs of this core, if not only the one of this program (TS 23.501 §6.3.3). An item \
                without `address` is the UPF of this program. Each has `name`, `address`, `slices`, `dnns`, `tacs`, \
-               `priority`, `weight`, `predicts`, `ue_pools`, `interface_types` and `n3_ip_version`; docs/upf.md shows how.";
+               `priority`, `weight`, `capacity`, `predicts`, `ue_pools`, `interface_types` and `n3_ip_version`; docs/upf.md shows how.";
     root.sections("upfs", 0, doc, |s, i| ListedUpf {
         name: s.value("name", format!("upf{}", i + 1), "Name in logs and metrics."),
         address: s.optional(
@@ -123,6 +127,12 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<ListedUpf> {
         tacs: s.list("tacs", vec![], "Tracking areas of the UEs that it serves; empty: all."),
         priority: s.value("priority", 0, "UPFs with the lowest number are selected first."),
         weight: s.value("weight", 100, "Its share of the sessions among UPFs of the same priority."),
+        capacity: s.optional(
+            "capacity",
+            "100000",
+            "UEs with sessions at which it counts as fully loaded. Not set: its load is what it reports (TS 29.244 §6.2.3), and one that reports none counts as \
+             free.",
+        ),
         predicts: s.value(
             "predicts",
             false,
@@ -238,6 +248,10 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
         if upf.weight == 0 {
             let what = format!("a weight of 0 gives the UPF `{}` no session", upf.name);
             pass.refuse(&key("weight"), what, "write 1 to 65535, or take the item out");
+        }
+        if upf.capacity == Some(0) {
+            let what = format!("the UPF `{}` has room for no UE", upf.name);
+            pass.refuse(&key("capacity"), what, "write at least 1, or take the item out");
         }
         if let Some(address) = upf.address {
             check_address(config, pass, &key("address"), &upf.name, address);

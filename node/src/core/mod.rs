@@ -4,6 +4,7 @@ mod added_ues;
 mod control_loop;
 mod control_thread;
 mod core_time;
+mod drain_orders;
 mod early;
 mod foresight;
 mod home_link;

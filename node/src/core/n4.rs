@@ -270,6 +270,7 @@ mod tests {
 
     fn set_up(node: [u8; 4]) -> Message {
         AssociationSetupRequest {
+            announced_pools: None,
             smf_set_id: None,
             node_id: NodeId::Ipv4(Ipv4Addr::from(node)),
             recovery_time_stamp: STARTED,

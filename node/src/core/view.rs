@@ -4,7 +4,7 @@ use whimbrel_control::amf::{OverloadOrder, WarningArea, WarningState};
 use whimbrel_control::config::Config;
 use whimbrel_control::smf::Tunnel;
 use whimbrel_control::udm::Ambr;
-use whimbrel_control::{AssociationId, FlowSummary, SessionSummary, UeSummary, UpfId};
+use whimbrel_control::{AssociationId, FlowSummary, SessionSummary, UeSummary, UpfId, UpfSet};
 use whimbrel_ids::{Instant, Seid, Supi, Tai};
 use whimbrel_resilience::link::UeQuery;
 use whimbrel_resilience::{CodeVersion, VersionFigures};
@@ -205,6 +205,8 @@ pub(super) fn cluster(cta: &Cta) -> ClusterView {
             address: upf.address.map(|a| a.to_string()),
             usable: state.usable,
             load: state.load,
+            ues: cta.ues_at_upf(UpfId(id)),
+            drained: cta.upf_drains().any(|drain| drain.upf == UpfId(id)),
         }
     };
     ClusterView {
@@ -219,6 +221,20 @@ pub(super) fn cluster(cta: &Cta) -> ClusterView {
         },
         ..ClusterView::default()
     }
+}
+
+/// The UEs of each UPF, and whether it is drained.
+pub(super) fn upf_samples(cta: &Cta) -> Vec<MetricSample> {
+    let drained: UpfSet = cta.upf_drains().map(|drain| drain.upf).collect();
+    let upfs = (0u8..).map(UpfId).zip(&cta.config().smf.upfs);
+    let samples = upfs.flat_map(|(id, upf)| {
+        let one = |metric, value| MetricSample { metric, label: Some(upf.name.clone()), value };
+        [
+            one(Metric::SmfUpfUes, u64::from(cta.ues_at_upf(id))),
+            one(Metric::SmfUpfDrained, u64::from(drained.contains(id))),
+        ]
+    });
+    samples.collect()
 }
 
 /// What the CPFs of each code version have done since the canary began.

@@ -101,8 +101,12 @@ pub struct UpfView {
     pub address: Option<String>,
     /// Whether it gets new sessions.
     pub usable: bool,
-    /// Its load in percent, as last reported.
+    /// Its load in percent: as last reported, or its UEs in percent of its `capacity`, if that is more.
     pub load: u8,
+    /// UEs with sessions there.
+    pub ues: u32,
+    /// True while it is drained.
+    pub drained: bool,
 }
 
 /// Replicas of each UE.

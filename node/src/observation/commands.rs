@@ -16,7 +16,9 @@ use whimbrel_ids::{GlobalGnbId, PduSessionId, Supi};
 
 use super::cluster::ClusterView;
 use super::locked;
-use super::view::{ForesightView, GnbView, OverloadView, RemovalView, UePage, UeView, WarningView};
+use super::view::{
+    ForesightView, GnbView, OverloadView, RemovalView, UePage, UeView, UpfDrainView, WarningView,
+};
 use crate::config::Config;
 
 /// Most commands in the queue: more than the API's connections can have outstanding.
@@ -39,6 +41,15 @@ pub enum RemovalOrder {
     /// The AMF of this name takes the UEs over; without one, the first of the set that is connected.
     Begin(Option<String>),
     /// This AMF stays.
+    End,
+}
+
+/// An order about the drain of a UPF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpfDrainOrder {
+    /// The UPF is drained, and the sessions that could not be moved are released after this time.
+    Begin(Duration),
+    /// The UPF gets sessions again.
     End,
 }
 
@@ -69,6 +80,8 @@ pub enum ConsoleCommand {
     Overload(Option<OverloadOrder>, oneshot::Sender<OverloadView>),
     /// Begin or end the removal of this AMF; without an order, nothing changes. Answer: the removal, or why there is none.
     Removal(Option<RemovalOrder>, oneshot::Sender<Result<RemovalView, String>>),
+    /// Begin or end the drain of the UPF of this name; without an order, nothing changes. Answer: its drain; `None` if there is no such UPF.
+    UpfDrain(String, Option<UpfDrainOrder>, oneshot::Sender<Option<UpfDrainView>>),
     /// The state of the prediction of handovers.
     Foresight(oneshot::Sender<ForesightView>),
     /// Reset all connections of a gNB (TS 38.413 §8.7.4). Answer: the operation; `None` if the gNB is not up.

@@ -26,7 +26,7 @@ use whimbrel_ids::Instant;
 
 pub use cluster::Moment;
 pub use cluster::{ClusterView, CpfView, CtaView, LogView, ReplicasView, Timeline, UpfView, VersionView};
-pub use commands::{AskError, Commands, ConsoleCommand, RemovalOrder, UesRequest};
+pub use commands::{AskError, Commands, ConsoleCommand, RemovalOrder, UesRequest, UpfDrainOrder};
 pub use components::{Component, Components, Condition};
 pub use events::{EventRecord, EventRing, Level};
 pub use history::{
@@ -40,7 +40,7 @@ pub use signalling::{Interface, Message, Names, Signalling};
 pub use taps::{Taps, TunnelEnd};
 pub use view::{
     DisconnectedView, FlowView, ForesightView, GnbView, OverloadView, RatesView, RemovalView, SessionView,
-    TimerView, TunnelView, UePage, UeView, WarningAtGnb, WarningView,
+    TimerView, TunnelView, UePage, UeView, UpfDrainView, WarningAtGnb, WarningView,
 };
 
 use crate::observation::otlp::Traces;

@@ -505,7 +505,13 @@ impl Observer {
         let named = self.config.smf.upfs.get(usize::from(upf.0)).map_or("upf", |u| u.name.as_str());
         let upf_name = if all > 1 { format!("the UPF {named}") } else { "the UPF".to_string() };
         let (level, text) = upf_sentence(change, all > 1);
-        let text = format!("{upf_name} {text}");
+        let text = match change {
+            UpfChange::PoolTaken { by, address, length } => {
+                let by = self.config.smf.upfs.get(usize::from(by.0)).map_or("upf", |u| u.name.as_str());
+                format!("{upf_name} gives UEs addresses of {address}/{length}, as the UPF {by} does, {text}")
+            }
+            _ => format!("{upf_name} {text}"),
+        };
         match level {
             Level::Error => error!("{text}"),
             Level::Warn => warn!("{text}"),
@@ -945,6 +951,10 @@ fn upf_sentence(change: UpfChange, others: bool) -> (Level, &'static str) {
             Level::Error,
             "does not choose tunnels and addresses (features FTUP, UEIP), so it gets no session: have it do so, or take another",
         ),
+        UpfChange::PoolTaken { .. } => (
+            Level::Error,
+            "so it gets no session: give it other pools (`data_networks` in its file), and start it again",
+        ),
         UpfChange::Silent if others => {
             (Level::Warn, "does not answer: new sessions go to other UPFs, its own are kept for a while")
         }
@@ -956,7 +966,7 @@ fn upf_sentence(change: UpfChange, others: bool) -> (Level, &'static str) {
         }
         UpfChange::Leaving => (
             Level::Info,
-            "requests its release: its sessions end, and connected UEs are asked to establish them again",
+            "requests its release: its sessions are moved, or connected UEs are asked to establish them again",
         ),
         UpfChange::Released => (Level::Info, "was released"),
         UpfChange::Restarted => {

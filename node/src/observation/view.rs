@@ -242,6 +242,22 @@ pub struct RemovalView {
     pub announced: bool,
 }
 
+/// The drain of a UPF before maintenance (TS 23.502 §4.3.5, TS 29.244 §6.2.8.3).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "UpfDrain")]
+pub struct UpfDrainView {
+    /// Name of the UPF in `upfs`.
+    pub upf: String,
+    /// The originator of the drain: `operator`, or `upf` if it asked for its release; none if it is not drained.
+    pub ordered_by: Option<String>,
+    /// Seconds until the sessions that cannot be moved are released.
+    pub released_in_s: Option<u64>,
+    /// UEs with sessions there.
+    pub ues_left: u32,
+    /// A place whose sessions no other UPF that answers can have: slice, data network and tracking area.
+    pub served_by_none_but: Option<String>,
+}
+
 /// Whether OVERLOAD START is in force at gNBs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Overload")]

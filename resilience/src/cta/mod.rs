@@ -22,6 +22,7 @@ mod sm_contexts;
 mod sm_policy;
 mod snapshot;
 mod udm;
+mod upf_drain;
 mod upfs;
 mod versions;
 
@@ -78,6 +79,7 @@ pub use sm_contexts::SmfQuery;
 pub use sm_policy::PolicyQuery;
 pub(crate) use snapshot::{CtaState, StateOf};
 pub use udm::UdmQuery;
+pub use upf_drain::UpfDrainProgress;
 use upfs::Upfs;
 pub use versions::{AnswerTimes, VersionFigures};
 
@@ -238,6 +240,15 @@ pub enum UpfChange {
     Up,
     /// It is established, but the UPF does not allocate F-TEIDs and UE addresses: it gets no session.
     Unfit,
+    /// The association is established, but the UPF gives UEs addresses that another one gives too: it gets no session.
+    PoolTaken {
+        /// The UPF that has the pool.
+        by: UpfId,
+        /// An address of it.
+        address: IpAddr,
+        /// Length of its prefix, in bits.
+        length: u8,
+    },
     /// The UPF does not answer; its sessions are kept for a while (TS 23.527 §4.4).
     Silent,
     /// It answers again, and its sessions are intact.
@@ -742,7 +753,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             seed: self.outside.draw(&mut self.entropy),
             tmsi: self.slots.tmsi(ue),
             config_version: self.config.version,
-            upfs: self.upfs.states(),
+            upfs: self.upf_states(),
             payload,
         })
     }

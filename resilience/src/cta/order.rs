@@ -52,6 +52,8 @@ pub enum CtaOrder {
     UpfUnreachable(UpfId),
     /// [`Cta::disconnect_gnb`].
     DisconnectGnb(GlobalGnbId),
+    /// [`Cta::drain_upf`].
+    DrainUpf(UpfId, Option<Instant>),
 }
 
 /// The outcome of an order.
@@ -89,6 +91,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             CtaOrder::Retire => self.retire(now, out),
             CtaOrder::Remove(to) => self.remove(now, to, out),
             CtaOrder::StoreUes { all } => self.store_ues(all, out),
+            CtaOrder::DrainUpf(upf, until) => self.drain_upf(now, upf, until, out),
             CtaOrder::UpfUnreachable(upf) => self.upf_unreachable(now, upf, out),
         }
         OrderOutcome::Done

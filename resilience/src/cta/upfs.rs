@@ -1,16 +1,19 @@
 //! The UPFs of the CTA: N4 with each, their states that are stamped into envelopes, and what their failures mean for UEs (TS 23.501 §6.3.3,
 //! TS 23.527 §4.3, §4.4).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::config::{Smf, Upf};
 use whimbrel_control::udm::Subscribers;
-use whimbrel_control::{Command, OutputId, Payload, UPFS_MAX, UeId, UpfId, UpfStates};
+use whimbrel_control::{Command, OutputId, Payload, UPFS_MAX, UeId, UpfId, UpfState, UpfStates};
 use whimbrel_ids::Instant;
+use whimbrel_pfcp::ie::AnnouncedPool;
 
 use super::n4::{N4, N4Arrival, OutgoingPfcp};
+use super::upf_drain::{RELEASE_TIME, UpfDrain};
 use super::{Cta, Entropy, Inspect, Outbox, UpfChange};
 
 /// How often to check whether a UPF that asked for its release still has sessions.
@@ -23,6 +26,10 @@ pub(super) struct Upfs {
     states: UpfStates,
     /// When to check that next.
     look: Option<Instant>,
+    /// Those that are drained.
+    drains: BTreeMap<UpfId, UpfDrain>,
+    /// Those that give UEs addresses that another one gives too.
+    overlapping: BTreeSet<UpfId>,
 }
 
 impl Upfs {
@@ -31,12 +38,13 @@ impl Upfs {
             N4::new(UpfId(id), smf.node_id, &upf.ue_pools, now).of_smf_set(smf.set_id.clone())
         };
         let all = (0u8..).zip(&smf.upfs).take(UPFS_MAX).map(one).collect();
-        Self { all, states: UpfStates::default(), look: None }
-    }
-
-    /// The states that are stamped into envelopes.
-    pub(super) fn states(&self) -> UpfStates {
-        self.states
+        Self {
+            all,
+            states: UpfStates::default(),
+            look: None,
+            drains: BTreeMap::new(),
+            overlapping: BTreeSet::new(),
+        }
     }
 
     pub(super) fn get(&mut self, upf: UpfId) -> Option<&mut N4> {
@@ -56,13 +64,63 @@ impl Upfs {
     /// Updates the state of a UPF.
     fn update_state(&mut self, upf: UpfId) {
         if let Some(n4) = self.all.get(usize::from(upf.0)) {
-            self.states.set(upf, n4.state());
+            let state = n4.state();
+            let kept_away = self.drains.contains_key(&upf) || self.overlapping.contains(&upf);
+            self.states.set(upf, UpfState { usable: state.usable && !kept_away, ..state });
         }
+    }
+
+    /// A UPF is connected. Its pools must be its own: of two that share one, the later gets no sessions while the former has its association.
+    fn check_pools(&mut self, upf: UpfId) -> Option<UpfChange> {
+        self.overlapping.remove(&upf);
+        let taken = self.taken_pool(upf);
+        if taken.is_some() {
+            self.overlapping.insert(upf);
+        }
+        self.update_state(upf);
+        taken
+    }
+
+    /// UPFs that shared a pool with one that has lost its association, or has other pools now: they can have sessions.
+    fn check_others(&mut self) -> Vec<UpfId> {
+        let mut freed = Vec::new();
+        for upf in self.overlapping.clone() {
+            if self.taken_pool(upf).is_none() {
+                self.overlapping.remove(&upf); // it has the pool for those that come after it
+                self.update_state(upf);
+                freed.extend(self.is_up(upf).then_some(upf));
+            }
+        }
+        freed
+    }
+
+    fn taken_pool(&self, upf: UpfId) -> Option<UpfChange> {
+        let own = self.all.get(usize::from(upf.0))?;
+        let others = self.ids().zip(&self.all).filter(|(id, _)| *id != upf && !self.overlapping.contains(id));
+        others.into_iter().find_map(|(by, n4)| {
+            let AnnouncedPool { address, length } = own.shared_pool(n4)?;
+            Some(UpfChange::PoolTaken { by, address, length })
+        })
+    }
+
+    /// Begins, continues or ends the drain of a UPF.
+    pub(super) fn set_drain(&mut self, upf: UpfId, drain: Option<UpfDrain>) {
+        match drain.filter(|_| usize::from(upf.0) < self.all.len()) {
+            Some(drain) => drop(self.drains.insert(upf, drain)),
+            None => drop(self.drains.remove(&upf)),
+        }
+        self.update_state(upf);
+    }
+
+    /// The drains that go on.
+    pub(super) fn drains(&self) -> impl Iterator<Item = (UpfId, UpfDrain)> + '_ {
+        self.drains.iter().map(|(upf, drain)| (*upf, *drain))
     }
 
     pub(super) fn next_deadline(&self) -> Instant {
         let n4 = self.all.iter().map(N4::next_deadline).min().unwrap_or(Instant::FAR_FUTURE);
-        self.look.map_or(n4, |at| n4.min(at))
+        let drains = self.drains.values().map(UpfDrain::due);
+        drains.chain(self.look).fold(n4, Instant::min)
     }
 
     fn ids(&self) -> impl Iterator<Item = UpfId> + use<> {
@@ -76,9 +134,16 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.upfs.is_up(UpfId(0))
     }
 
-    /// The states by which UPFs for new sessions are selected.
+    /// The states by which UPFs for new sessions are selected. A UPF with a configured capacity is loaded as its UEs show, or as it reports, if that is more.
     pub fn upf_states(&self) -> UpfStates {
-        self.upfs.states()
+        let mut states = self.upfs.states;
+        for (id, upf) in (0u8..).map(UpfId).zip(&self.config.smf.upfs) {
+            let Some(capacity) = upf.capacity else { continue };
+            let percent = u64::from(self.slots.ues_at(id)) * 100 / u64::from(capacity.max(1));
+            let state = states.get(id);
+            states.set(id, UpfState { load: state.load.max(percent.min(100) as u8), ..state });
+        }
+        states
     }
 
     /// Ends the association with a UPF (TS 29.244 §6.2.8.2). Its sessions end with it.
@@ -143,6 +208,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         if self.upfs.look.is_some_and(|at| at <= now) {
             self.leave_upfs(now, out);
         }
+        self.continue_drains(now, out);
     }
 
     /// Releases UPFs that asked for it, when they have no session left or their grace period ends (TS 29.244 §6.2.8.3).
@@ -196,11 +262,16 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 }
                 N4Arrival::ReportOfAnotherSmf { ue, smf } => self.reported_to_set(ue, smf, out),
                 N4Arrival::Upf(change) => {
+                    let change = match change {
+                        UpfChange::Up => self.upfs.check_pools(upf).unwrap_or(change),
+                        _ => change,
+                    };
                     out.upfs.push((upf, change));
                     match change {
                         UpfChange::Lost | UpfChange::Released => {
                             self.sessions_gone(upf);
                             self.restoring.forget(upf);
+                            self.association_ended(upf, out);
                             self.command_sessions_of(upf, Command::UpfRestarted(upf));
                             self.command_sessions_of(upf, Command::LeaveUpf(upf));
                         }
@@ -210,16 +281,43 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                             self.command_sessions_of(upf, Command::UpfRestarted(upf));
                         }
                         UpfChange::Leaving => {
-                            self.command_sessions_of(upf, Command::LeaveUpf(upf));
+                            self.upf_leaves(now, upf);
                             self.upfs.look = Some(now + LOOK);
                         }
-                        UpfChange::Up => self.resume_restored(now),
+                        UpfChange::Up | UpfChange::PoolTaken { .. } => {
+                            self.report_freed(out);
+                            self.resume_restored(now);
+                        }
                         UpfChange::Unanswered | UpfChange::Unfit | UpfChange::Silent | UpfChange::Back => {}
                     }
                 }
             }
         }
         self.arrived = arrived;
+    }
+
+    /// A UPF asks for its release. With a period in which sessions can be moved it is drained; otherwise they end now, and are set up again elsewhere.
+    fn upf_leaves(&mut self, now: Instant, upf: UpfId) {
+        let leaving = self.upfs.get(upf).and_then(|n4| n4.leaving());
+        let until = leaving.filter(|until| now + RELEASE_TIME * 2 < *until);
+        match until {
+            None => self.command_sessions_of(upf, Command::LeaveUpf(upf)),
+            Some(_) if self.upfs.drains.contains_key(&upf) => {} // it is drained at the operator's order
+            Some(until) => self.upfs.set_drain(upf, Some(UpfDrain::new(now, until - RELEASE_TIME, false))),
+        }
+    }
+
+    /// UPFs whose pools no other connected one shares any more get sessions.
+    fn report_freed(&mut self, out: &mut Outbox) {
+        out.upfs.extend(self.upfs.check_others().into_iter().map(|upf| (upf, UpfChange::Up)));
+    }
+
+    /// The association ended, and with it what belonged to it alone: a drain that the UPF itself had asked for, and its hold of its pools.
+    fn association_ended(&mut self, upf: UpfId, out: &mut Outbox) {
+        self.report_freed(out);
+        if self.upfs.drains.get(&upf).is_some_and(|drain| !drain.is_ordered()) {
+            self.upfs.set_drain(upf, None);
+        }
     }
 
     /// Sends a command to the UEs with a session at a UPF.

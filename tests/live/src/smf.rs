@@ -91,6 +91,7 @@ impl Smf {
         self.octets(
             None,
             AssociationSetupRequest {
+                announced_pools: None,
                 smf_set_id: None,
                 node_id,
                 recovery_time_stamp: RecoveryTimeStamp(1),

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use whimbrel_ids::Instant;
 use whimbrel_pfcp::ie::{
-    AlternativeSmfIpAddress, AssociationSetupResponseFlags, Cause, CpFunctionFeatures, NodeId,
-    RecoveryTimeStamp, RemoteGtpuPeer, UpFunctionFeatures, UserPlaneIpResourceInformation,
+    AlternativeSmfIpAddress, AnnouncedPool, AnnouncedPools, AssociationSetupResponseFlags, Cause,
+    CpFunctionFeatures, NodeId, RecoveryTimeStamp, RemoteGtpuPeer, UpFunctionFeatures,
+    UserPlaneIpResourceInformation,
 };
 use whimbrel_pfcp::msg::{
     AssociationReleaseRequest, AssociationReleaseResponse, AssociationSetupRequest, AssociationSetupResponse,
@@ -23,6 +24,7 @@ use super::pending_set_up::SetUp;
 use super::replies::ReplyKey;
 use super::requests::PATIENCE;
 use super::{Outbox, UpfC, is_request};
+use crate::config::DataNetwork;
 use crate::event::{AssociationEnd, Event};
 use crate::exchange::UserPlaneChange;
 use crate::limits::ASSOCIATIONS_MAX;
@@ -230,8 +232,18 @@ impl UpfC {
             up_function_features: cause.is_accepted().then(|| self.features()),
             cp_function_features: None,
             user_plane_ip_resource_information: self.user_plane_ip_resources(),
+            announced_pools: cause.is_accepted().then(|| self.announced_pools()),
             pfcpasrsp_flags: retained.and_then(|r| r.then_some(AssociationSetupResponseFlags::PSREI)),
         }
+    }
+
+    /// The pools from which it gives UEs addresses.
+    pub(super) fn announced_pools(&self) -> AnnouncedPools {
+        let networks = || self.config.data_networks.iter();
+        let ipv4 = networks().flat_map(DataNetwork::all_ipv4_pools).map(|p| (p.address.into(), p.prefix));
+        let ipv6 = networks().flat_map(DataNetwork::all_ipv6_pools).map(|p| (p.address.into(), p.prefix));
+        let pools = ipv4.chain(ipv6).map(|(address, length)| AnnouncedPool { address, length });
+        AnnouncedPools(pools.collect())
     }
 
     /// TS 29.244 §6.2.6.2.2. An earlier association of the node is replaced; its sessions go with it unless the SMF asks to keep them.

@@ -16,6 +16,7 @@ impl UpfC {
     /// Asks an SMF for an association. The request is sent N1 times; after that the caller may ask again.
     pub fn associate(&mut self, now: Instant, smf: SocketAddr, out: &mut Outbox) {
         let request = AssociationSetupRequest {
+            announced_pools: Some(self.announced_pools()),
             smf_set_id: None,
             node_id: self.config.node_id.clone(),
             recovery_time_stamp: self.recovery,

@@ -526,6 +526,7 @@ impl<U: Plane> Net<U> {
 
 pub(crate) fn association(recovery: u32) -> AssociationSetupRequest {
     AssociationSetupRequest {
+        announced_pools: None,
         smf_set_id: None,
         node_id: NodeId::from(SMF.ip()),
         recovery_time_stamp: RecoveryTimeStamp(recovery),

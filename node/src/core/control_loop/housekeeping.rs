@@ -77,6 +77,7 @@ impl ControlLoop {
         self.store_ues(now);
         self.keep_local_time(now);
         self.keep_peers();
+        self.keep_drain_orders();
         self.refresh_subscribers(now);
         if let Some(Err(sentence)) = self.capture.as_mut().map(Capture::flush) {
             warn!("{sentence}");
@@ -233,6 +234,7 @@ impl ControlLoop {
             .chain(functions)
             .chain(pair)
             .chain(bounds)
+            .chain(view::upf_samples(self.active.cta()))
             .collect()
     }
 

@@ -34,6 +34,7 @@ use self::n2_events::N2;
 use super::added_ues::AddedUes;
 use super::control_thread::{Parts, SPIN, StopRequest};
 use super::core_time::CoreTime;
+use super::drain_orders::DrainOrders;
 use super::early::EarlyMessage;
 use super::foresight::Foresight;
 use super::home_link::HomeExchange;
@@ -119,6 +120,8 @@ pub(super) struct ControlLoop {
     network_functions: Option<NetworkFunctions>,
     /// Registered UEs on the disk, for the next start.
     stored_ues: Option<StoredUeFile>,
+    /// The operator's orders to drain UPFs, for the next start; `None`: this process has no SMF.
+    drain_orders: Option<DrainOrders>,
     /// The exchange with other homes of the same subscribers.
     home: Option<HomeExchange>,
     /// The prediction of handovers.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tracing::info;
 use whimbrel_control::amf::{PeerAmfId, WarningError};
 use whimbrel_control::config as control;
-use whimbrel_control::{UeId, UeSummary};
+use whimbrel_control::smf::served_by_none_but;
+use whimbrel_control::{UeId, UeSummary, UpfId};
 use whimbrel_ids::{Instant, Supi};
 use whimbrel_resilience::link::UeQuery;
 use whimbrel_resilience::{CtaOrder, Input, OrderOutcome};
@@ -18,7 +19,9 @@ use crate::config::value::Value as _;
 use crate::config::{Config, NetworkTimeZone};
 use crate::core::foresight::Foresight;
 use crate::core::view;
-use crate::observation::{ClusterView, ConsoleCommand, RemovalOrder, RemovalView, Target};
+use crate::observation::{
+    ClusterView, ConsoleCommand, RemovalOrder, RemovalView, Target, UpfDrainOrder, UpfDrainView,
+};
 
 /// UEs that are counted by CPF on demand: that takes some milliseconds at most.
 const COUNTED_UES_MAX: usize = 50_000;
@@ -72,6 +75,9 @@ impl ControlLoop {
                 reply.send(view::overload(self.active.cta())).is_ok()
             }
             ConsoleCommand::Removal(order, reply) => reply.send(self.removal(now, order)).is_ok(),
+            ConsoleCommand::UpfDrain(name, order, reply) => {
+                reply.send(self.upf_drain(now, &name, order)).is_ok()
+            }
             ConsoleCommand::Foresight(reply) => {
                 let view = self.foresight.as_ref().map(Foresight::view);
                 reply.send(view.unwrap_or_default()).is_ok()
@@ -140,6 +146,62 @@ impl ControlLoop {
             ues_left: self.active.cta().registered() as u64,
             announced: progress.is_some_and(|p| p.announced),
         })
+    }
+
+    /// Begins or ends the drain of a UPF.
+    fn upf_drain(&mut self, now: Instant, name: &str, order: Option<UpfDrainOrder>) -> Option<UpfDrainView> {
+        let upf = self.upf_named(name)?;
+        if let Some(order) = order {
+            let until = match order {
+                UpfDrainOrder::Begin(within) => Some(now + within),
+                UpfDrainOrder::End => None,
+            };
+            match until {
+                Some(_) => info!("the UPF {name} is being drained at the operator's order"),
+                None => info!("the UPF {name} gets sessions again at the operator's order"),
+            }
+            self.execute(now, CtaOrder::DrainUpf(upf, until));
+            self.keep_drain_orders();
+        }
+        let cta = self.active.cta();
+        let drain = cta.upf_drains().find(|drain| drain.upf == upf);
+        let alone = served_by_none_but(cta.config(), &cta.upf_states(), upf);
+        Some(UpfDrainView {
+            upf: name.to_owned(),
+            ordered_by: drain.map(|d| if d.is_ordered { "operator" } else { "upf" }.to_owned()),
+            released_in_s: drain.map(|d| d.until.since(now).as_secs()),
+            ues_left: cta.ues_at_upf(upf),
+            served_by_none_but: alone
+                .map(|(slice, dnn, tac)| format!("slice {slice}, {dnn}, tracking area {}", tac.value())),
+        })
+    }
+
+    fn upf_named(&self, name: &str) -> Option<UpfId> {
+        let upfs = &self.active.cta().config().smf.upfs;
+        (0u8..).map(UpfId).zip(upfs).find(|(_, upf)| upf.name == name).map(|(id, _)| id)
+    }
+
+    /// Keeps the operator's orders to drain UPFs for the next start.
+    pub(super) fn keep_drain_orders(&mut self) {
+        let cta = self.active.cta();
+        let upfs = &cta.config().smf.upfs;
+        let ordered = cta.upf_drains().filter(|drain| drain.is_ordered);
+        let standing = ordered.filter_map(|d| Some((upfs.get(usize::from(d.upf.0))?.name.clone(), d.until)));
+        let standing = standing.collect();
+        if let Some(orders) = &mut self.drain_orders {
+            orders.keep(standing);
+        }
+    }
+
+    /// Goes on with the orders of the former start.
+    pub(super) fn restore_drains(&mut self, now: Instant) {
+        let kept = self.drain_orders.as_ref().map(|orders| orders.kept().clone()).unwrap_or_default();
+        for (name, until) in kept {
+            if let Some(upf) = self.upf_named(&name) {
+                info!("the UPF {name} is drained, as the operator ordered before the core started");
+                self.execute(now, CtaOrder::DrainUpf(upf, Some(until)));
+            }
+        }
     }
 
     /// The processes that serve UEs.

@@ -25,6 +25,7 @@ use crate::config::{Config, Deployment};
 use crate::core::added_ues::AddedUes;
 use crate::core::control_thread::{Cta, Parts};
 use crate::core::core_time::CoreTime;
+use crate::core::drain_orders::DrainOrders;
 use crate::core::foresight::Foresight;
 use crate::core::home_link::HomeExchange;
 use crate::core::last_inputs::LastInputs;
@@ -190,11 +191,10 @@ impl ControlLoop {
         file.into_iter().for_each(|file| file.restore(now, &mut cta, &around.console, None, &mut out));
         let mut active = PrimaryCta::without_cta_replica(cta);
         let memory = UeMemory::start(&around.config, active.cpf_mut(), &around.console);
-        Self::around(
-            now,
-            around,
-            ServingParts { memory, stored_ues, recorder, out, ..ServingParts::of(control, active) },
-        )
+        let serving = ServingParts { memory, stored_ues, recorder, out, ..ServingParts::of(control, active) };
+        let mut control_loop = Self::around(now, around, serving)?;
+        control_loop.restore_drains(now);
+        Ok(control_loop)
     }
 
     /// A CTA with CPFs that are processes of their own, and without a replica.
@@ -211,6 +211,7 @@ impl ControlLoop {
         let serving = ServingParts { cpfs, stored_ues, out, ..ServingParts::of(control, active) };
         let mut control_loop = Self::around(now, around, serving)?;
         control_loop.n2_opens_by = Some(now + CPFS_JOIN_WITHIN);
+        control_loop.restore_drains(now);
         Ok(control_loop)
     }
 
@@ -269,6 +270,7 @@ impl ControlLoop {
         control_loop.link_own_functions();
         if taken_over.is_none() {
             control_loop.n2_opens_by = Some(now + CPFS_JOIN_WITHIN);
+            control_loop.restore_drains(now);
         }
         control_loop.begin(now, taken_over, adopted);
         Ok(control_loop)
@@ -362,6 +364,7 @@ impl ControlLoop {
             brokers,
             network_functions,
             stored_ues,
+            drain_orders: serves_ues.then(|| DrainOrders::open(&config.store.path)),
             home: around.home,
             foresight,
             veil,

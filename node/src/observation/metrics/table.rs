@@ -221,6 +221,8 @@ metrics! {
         SmfN4Sent "whimbrel_smf_n4_sent_total" Counter None Part [] "" "PFCP messages that the SMF sent to UPFs of other hosts.";
         SmfN4Shared "whimbrel_smf_n4_shared_total" Counter None Part [] "" "PFCP messages that the SMF received from the UPF of its unit over their link, through shared memory.";
         SmfN4Unsent "whimbrel_smf_n4_unsent_total" Counter None Part [] "" "PFCP messages of the SMF that the kernel did not send, or for which the UPF of the unit has no room; PFCP repeats them.";
+        SmfUpfUes "whimbrel_smf_upf_ues" Gauge None Part ["upf"] "" "UEs with sessions at a UPF, as the SMF counts them, by UPF.";
+        SmfUpfDrained "whimbrel_smf_upf_drained" Gauge None Part ["upf"] "" "1 while a UPF is drained before maintenance (docs/upf.md), else 0, by UPF.";
         SmfN4UnknownUpf "whimbrel_smf_n4_unknown_upf_total" Counter None Part [] "" "PFCP messages dropped because no configured UPF has the sender's address.";
     }
     "N6" {

@@ -29,4 +29,5 @@ pub(crate) mod subscriber;
 pub(crate) mod support_bundle;
 pub(crate) mod top;
 pub(crate) mod unit;
+pub(crate) mod upf_drain;
 pub(crate) mod why;

@@ -32,6 +32,7 @@ use whimbrel_sctp_io::{Mode, OpenError, Successor, Transport};
 use whimbrel_store::Store;
 use whimbrel_user_io::{StartError, StateFile};
 
+use super::upf_drain::{self, UpfOrder};
 use crate::cli::ConfigFile;
 
 #[derive(Args)]
@@ -61,7 +62,10 @@ pub(crate) struct RunOptions {
 }
 
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct UpfOptions {
+    #[command(subcommand)]
+    order: Option<UpfOrder>,
     #[command(flatten)]
     options: Options,
     /// Keep the sessions in this file of a memory file system, such as /run/whimbrel/upf.state, and continue those that are in it.
@@ -74,8 +78,11 @@ pub(crate) fn run(options: RunOptions) -> Done {
     serve(options.options, CoreCommand::Run { as_unit: options.unit })
 }
 
-/// `whimbrel upf`: no SMF, no AMF.
+/// `whimbrel upf`: no SMF, no AMF; or an order to the core about one of its UPFs.
 pub(crate) fn run_upf(options: UpfOptions) -> Done {
+    if let Some(UpfOrder::Drain(order)) = &options.order {
+        return upf_drain::drain(order);
+    }
     serve(options.options, CoreCommand::Upf { state: options.state })
 }
 

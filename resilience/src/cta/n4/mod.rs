@@ -19,8 +19,8 @@ use whimbrel_control::config::UePool;
 use whimbrel_control::{OutputId, UeId, UpfId, UpfState};
 use whimbrel_ids::{Dnn, Instant, Seid};
 use whimbrel_pfcp::ie::{
-    AlternativeSmfIpAddress, AssociationSetupResponseFlags as SetupFlags, Cause, CpFunctionFeatures,
-    RecoveryTimeStamp, SmfSetId, UpFunctionFeatures,
+    AlternativeSmfIpAddress, AnnouncedPool, AnnouncedPools, AssociationSetupResponseFlags as SetupFlags,
+    Cause, CpFunctionFeatures, RecoveryTimeStamp, SmfSetId, UpFunctionFeatures,
 };
 use whimbrel_pfcp::msg::{
     AssociationReleaseRequest, AssociationSetupRequest, AssociationUpdateRequest, HeartbeatRequest,
@@ -138,6 +138,8 @@ pub(super) struct N4 {
     answered: VecDeque<(u32, Vec<u8>)>,
     reports: VecDeque<(u32, UeId)>,
     addresses: UeAddresses,
+    /// The networks from which its UEs get addresses: those that the SMF gives, or those that the UPF has announced.
+    pools: Vec<(IpAddr, u8)>,
     /// It has restarted, and its sessions are given up unless it is connected by then.
     restored_by: Option<Instant>,
     /// Its recovery time stamp in the former run of this SMF, whose sessions it is asked to retain (TS 29.244 §6.2.6.2.1).
@@ -186,6 +188,7 @@ impl N4 {
             answered: VecDeque::new(),
             reports: VecDeque::new(),
             addresses: UeAddresses::new(pools),
+            pools: pools.iter().flat_map(networks_of).collect(),
             restored_by: None,
             retains: None,
             asked_again: false,
@@ -226,6 +229,23 @@ impl N4 {
             load: self.control.load(),
             reduction: self.control.reduction(),
         }
+    }
+
+    /// A UPF of ours announces its pools.
+    fn take_pools(&mut self, announced: Option<AnnouncedPools>) {
+        if self.addresses.is_empty() {
+            let pools = announced.unwrap_or_default().0;
+            self.pools = pools.into_iter().map(|p| (p.address, p.length)).collect();
+        }
+    }
+
+    /// A network from which both UPFs give UEs addresses, while both have an association.
+    pub(super) fn shared_pool(&self, other: &Self) -> Option<AnnouncedPool> {
+        let associated = self.link != N4Association::Down && other.link != N4Association::Down;
+        let pools = |n4: &Self| {
+            n4.pools.clone().into_iter().map(|(address, length)| AnnouncedPool { address, length })
+        };
+        pools(self).find(|pool| associated && pools(other).any(|p| p.overlaps(pool)))
     }
 
     /// When the UPF wants to be left, if it does.
@@ -469,6 +489,7 @@ impl N4 {
                     }
                     self.asked_again = false;
                     self.judge_retained(m.recovery_time_stamp, retained, arrived);
+                    self.take_pools(m.announced_pools);
                     self.associated(now, m.recovery_time_stamp, m.up_function_features, arrived);
                     if self.address_update_due {
                         self.next = now; // the request left before the addresses were known
@@ -661,6 +682,7 @@ impl N4 {
                 session_retention_information: self.retains.map(|_| SessionRetentionInformation::default()),
                 user_plane_ip_resource_information: Vec::new(),
                 alternative_smf_ip_addresses: self.alternatives(),
+                announced_pools: None,
                 smf_set_id: self.smf_set.as_deref().map(|set| SmfSetId(set.into())),
             };
             (Purpose::Association, Message::from(request))
@@ -743,6 +765,12 @@ impl N4 {
         let restored_by = self.restored_by.unwrap_or(Instant::FAR_FUTURE);
         due.min(self.next).min(self.control.next_deadline()).min(restored_by)
     }
+}
+
+/// The networks of a configured pool.
+fn networks_of(pool: &UePool) -> impl Iterator<Item = (IpAddr, u8)> + use<> {
+    let ipv4 = pool.ipv4.map(|(first, length)| (first.into(), length));
+    ipv4.into_iter().chain(pool.ipv6.map(|(first, length)| (first.into(), length)))
 }
 
 /// Whether an answer has cause "No established PFCP Association". Such an answer is short.

@@ -76,6 +76,7 @@ impl N4 {
         self.pending.clear(); // our own attempt, if one was under way
         self.due.clear();
         self.judge_retained(m.recovery_time_stamp, false, arrived);
+        self.take_pools(m.announced_pools.clone());
         self.associated(now, m.recovery_time_stamp, m.up_function_features, arrived);
         self.announce_again(now);
         let response = AssociationSetupResponse {
@@ -84,6 +85,7 @@ impl N4 {
             recovery_time_stamp: self.recovery,
             up_function_features: None,
             cp_function_features: Some(self.features()),
+            announced_pools: None,
             user_plane_ip_resource_information: Vec::new(),
             pfcpasrsp_flags: None,
         };

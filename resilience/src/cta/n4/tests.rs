@@ -27,6 +27,7 @@ fn association_answered(
         up_function_features,
         cp_function_features: None,
         pfcpasrsp_flags: None,
+        announced_pools: None,
         user_plane_ip_resource_information: vec![],
     }
 }
@@ -331,6 +332,7 @@ fn a_path_that_stays_away() {
 fn an_association_set_up_by_the_upf() {
     let mut n4 = N4::new(UpfId(0), [127, 0, 0, 1].into(), &[], Instant(1_000_000));
     let set_up = |features| AssociationSetupRequest {
+        announced_pools: None,
         smf_set_id: None,
         node_id: NodeId::Ipv4([127, 0, 0, 2].into()),
         recovery_time_stamp: RecoveryTimeStamp(9),

@@ -5,7 +5,9 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize, Serializer};
-use whimbrel_control::{AssociationId, Batch, N2Names, Output, Prf, RELEASE_GRACE, SlotTable, UeId, UpfSet};
+use whimbrel_control::{
+    AssociationId, Batch, N2Names, Output, Prf, RELEASE_GRACE, SlotTable, UPFS_MAX, UeId, UpfId, UpfSet,
+};
 use whimbrel_ids::{AmfUeNgapId, Instant, RanUeNgapId, Tmsi};
 
 mod deadlines;
@@ -36,6 +38,8 @@ pub(super) struct UeSlots {
     unauthenticated_ues: u32,
     /// Unauthenticated UEs by the gNB that brought them.
     unauthenticated_ues_on: BTreeMap<AssociationId, u32>,
+    /// UEs with sessions at each UPF.
+    ues_at: [u32; UPFS_MAX],
 }
 
 /// Connections of a UE that may have begun after its state was stored, at the most.
@@ -92,6 +96,7 @@ impl UeSlots {
             taken_over: BTreeMap::new(),
             unauthenticated_ues: 0,
             unauthenticated_ues_on: BTreeMap::new(),
+            ues_at: [0; UPFS_MAX],
         }
     }
 
@@ -132,12 +137,12 @@ impl UeSlots {
             tmsi_tag,
             named: true,
             used: true,
-            upfs,
             downlink_count: downlink_count.filter(|_| exact).unwrap_or(NO_COUNT),
             clock,
             stream,
             ..UeRecord::vacant()
         };
+        self.set_upfs(ue.slot, upfs);
     }
 
     /// All UEs are restored: the slots between theirs are free.
@@ -222,7 +227,7 @@ impl UeSlots {
         let AtGnb { elsewhere, .. } = *e.radio;
         *e.radio = AtGnb { unauthenticated_at: Some(association), elsewhere, ..BoxedAtGnb::NOWHERE };
         (e.clock, e.heard_on) = (0, FormerGnbs::NONE);
-        (e.upfs, e.left, e.downlink_count) = (UpfSet::default(), FormerGnbs::default(), NO_COUNT);
+        (e.left, e.downlink_count) = (FormerGnbs::default(), NO_COUNT);
         let generation = e.generation;
         self.unauthenticated_ues += 1;
         *self.unauthenticated_ues_on.entry(association).or_default() += 1;
@@ -238,6 +243,7 @@ impl UeSlots {
         self.set_connection(ue.slot, None);
         self.set_coming(ue.slot, None, None);
         self.set_deadline(ue.slot, None);
+        self.set_upfs(ue.slot, UpfSet::default());
         self.free.push_back(ue.slot);
     }
 
@@ -454,6 +460,41 @@ impl UeSlots {
         })
     }
 
+    /// The UPFs of a UE's sessions.
+    fn set_upfs(&mut self, slot: u32, upfs: UpfSet) {
+        let former = std::mem::replace(&mut self.entries[slot as usize].upfs, upfs);
+        if former == upfs {
+            return;
+        }
+        let counts = &mut self.ues_at;
+        former.iter().for_each(|upf| counts[usize::from(upf.0)] -= 1);
+        upfs.iter().for_each(|upf| counts[usize::from(upf.0)] += 1);
+    }
+
+    /// UEs with sessions at a UPF.
+    pub(super) fn ues_at(&self, upf: UpfId) -> u32 {
+        self.ues_at.get(usize::from(upf.0)).copied().unwrap_or(0)
+    }
+
+    /// At most `max` UEs with sessions at a UPF from a slot on, and where the next ones begin, if there are more.
+    pub(super) fn with_sessions_at(&self, upf: UpfId, first: u32, max: usize) -> (Vec<UeId>, Option<u32>) {
+        let mut found = Vec::new();
+        if self.ues_at(upf) == 0 {
+            return (found, None);
+        }
+        for slot in first..self.entries.len() as u32 {
+            let e = &self.entries[slot as usize];
+            if !e.used || !e.upfs.contains(upf) {
+                continue;
+            }
+            if found.len() == max {
+                return (found, Some(slot));
+            }
+            found.push(UeId { slot, generation: e.generation });
+        }
+        (found, None)
+    }
+
     /// The UEs, and the UPFs of each one's sessions.
     pub(super) fn sessions(&self) -> impl Iterator<Item = (UeId, UpfSet)> {
         let used = (0u32..).zip(self.entries.iter()).filter(|(_, e)| e.used);
@@ -535,7 +576,7 @@ impl UeSlots {
             e.stream = elsewhere.stream;
         }
         let elsewhere = e.radio.elsewhere.filter(|e| batch.target.is_some() || e.before >= clock);
-        e.upfs = batch.upfs;
+        self.set_upfs(ue.slot, batch.upfs);
         self.set_connection(ue.slot, batch.connected);
         self.set_coming(ue.slot, batch.target, elsewhere);
         if batch.authenticated {

@@ -426,6 +426,7 @@ impl Control {
         self.ask(
             None,
             AssociationSetupRequest {
+                announced_pools: None,
                 smf_set_id: None,
                 node_id: NodeId::from(SMF.ip()),
                 recovery_time_stamp: RecoveryTimeStamp(1),

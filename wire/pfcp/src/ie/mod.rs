@@ -36,7 +36,7 @@ pub use identity::{NetworkInstance, PredefinedRules, UeIpAddressPoolIdentity};
 pub use node::{FSeid, NodeId, SmfSetId};
 pub use numbers::*;
 pub use pfd::{PfdContents, PfdDomainName};
-pub use private::OnArrival;
+pub use private::{AnnouncedPool, AnnouncedPools, OnArrival};
 pub use report::{
     AlternativeSmfIpAddress, AssociationSetupResponseFlags, CpPfcpEntityIpAddress, DataServiceInformation,
     DataStatus, NodeReportType, RemoteGtpuPeer, ReportType, UserPlaneIpResourceInformation,

@@ -2,9 +2,9 @@
 
 use crate::codec::grouped;
 use crate::ie::{
-    AlternativeSmfIpAddress, AssociationReleaseRequest as ReleaseFlags, AssociationSetupResponseFlags, Cause,
-    CpFunctionFeatures, CpPfcpEntityIpAddress, NodeId, PackedTimer, RecoveryTimeStamp, SmfSetId,
-    UpFunctionFeatures, UserPlaneIpResourceInformation,
+    AlternativeSmfIpAddress, AnnouncedPools, AssociationReleaseRequest as ReleaseFlags,
+    AssociationSetupResponseFlags, Cause, CpFunctionFeatures, CpPfcpEntityIpAddress, NodeId, PackedTimer,
+    RecoveryTimeStamp, SmfSetId, UpFunctionFeatures, UserPlaneIpResourceInformation,
 };
 
 grouped! {
@@ -26,6 +26,8 @@ grouped! {
         180 => smf_set_id: optional SmfSetId,
         /// Asks that the sessions of an earlier association be kept.
         183 => session_retention_information: optional SessionRetentionInformation,
+        /// The pools of UE addresses of a UP function of ours.
+        0x8002 => announced_pools: optional AnnouncedPools,
     }
 
     /// PFCP Session Retention Information (table 7.4.4.1-2).
@@ -51,6 +53,8 @@ grouped! {
         116 => user_plane_ip_resource_information: many UserPlaneIpResourceInformation,
         /// Whether sessions were kept.
         184 => pfcpasrsp_flags: optional AssociationSetupResponseFlags,
+        /// The pools of UE addresses of a UP function of ours.
+        0x8002 => announced_pools: optional AnnouncedPools,
     }
 
     /// Association Update Request (table 7.4.4.3-1).

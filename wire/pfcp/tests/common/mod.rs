@@ -311,6 +311,7 @@ pub(crate) fn all() -> Vec<(Option<Seid>, Message)> {
         (
             None,
             AssociationSetupRequest {
+                announced_pools: None,
                 smf_set_id: Some(SmfSetId("set2-1.smfset.5gc.mnc070.mcc999.3gppnetwork.org".into())),
                 node_id: NodeId::Fqdn("smf.5gc.mnc070.mcc999.3gppnetwork.org".into()),
                 recovery_time_stamp,
@@ -337,6 +338,10 @@ pub(crate) fn all() -> Vec<(Option<Seid>, Message)> {
                 cp_function_features: None,
                 user_plane_ip_resource_information: resource,
                 pfcpasrsp_flags: Some(AssociationSetupResponseFlags::PSREI),
+                announced_pools: Some(AnnouncedPools(vec![
+                    AnnouncedPool { address: V4.into(), length: 16 },
+                    AnnouncedPool { address: V6.into(), length: 48 },
+                ])),
             }
             .into(),
         ),
