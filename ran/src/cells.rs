@@ -305,7 +305,7 @@ impl Cells {
         self.ues.get(id.index()).map(|p| p.gnb)
     }
 
-    /// Whether every gNB is in service, at each of its AMFs that can be reached.
+    /// True if every gNB is in service, at each of its AMFs that can be reached.
     pub fn all_up(&self) -> bool {
         self.gnbs.iter().all(Gnb::is_up) && self.selections.values().all(AmfSelection::has_tried_all)
     }

@@ -19,7 +19,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Start a core in a network namespace, let emulated UEs use it, and print what was measured.
-    Demo(demo::Options),
+    Demo(Box<demo::Options>),
     /// Run a measurement on a core that is started for it.
     #[cfg(any(test, feature = "bench"))]
     Bench {

@@ -123,7 +123,7 @@ enum Which {
     Seams,
     /// UEs drive among sixteen gNBs, without prediction of handovers and with it (docs/foresight.md).
     Commute,
-    /// Two sites, each with an AMF set of homes and UPFs, and PostgreSQL with a standby, which fail in turn while UEs send and move (docs/sites.md).
+    /// Two sites, each with an AMF set of homes and UPFs, and PostgreSQL with a replica, which fail in turn while UEs send and move (docs/sites.md).
     Sites,
     /// Veiled users of one broker move between two operators; the output lists what each party has learnt (docs/veil.md).
     Veil,

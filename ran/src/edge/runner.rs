@@ -41,7 +41,7 @@ pub struct GnbPlace {
     pub config: GnbConfig,
     /// Its address on N2.
     pub address: IpAddr,
-    /// Its AMFs, if it has others than the rest; it selects among several.
+    /// The gNB's AMFs, if it has others than the rest; it selects among several.
     pub amfs: Vec<IpAddr>,
 }
 
@@ -112,7 +112,7 @@ pub trait Watch {
     fn attaches_again(&self) -> bool {
         false
     }
-    /// Whether UEs go on after a step that failed: [`Player::persist`]. Asked once, at the start.
+    /// True if UEs go on after a step that failed: [`Player::persist`]. Asked once, at the start.
     fn persists(&self) -> bool {
         false
     }

@@ -1,7 +1,7 @@
 //! NAS node selection of a gNB that is connected to several AMFs: TS 38.410 §6.6, TS 23.501 §5.21, §6.3.5.
 //!
 //! It is a layer between the gNB's state machine, which has one NG interface, and the associations with the AMFs. A UE's messages go to the AMF that
-//! holds it; those of a new UE to the AMF of its 5G-S-TMSI or GUAMI, else to one by relative capacity. What it tells the state machine is NGAP, too: NG
+//! holds it; those of a new UE to the AMF of its 5G-S-TMSI or GUAMI, else to one by relative capacity. It speaks NGAP with the state machine, too: NG
 //! RESET of the UEs of a lost AMF, and AMF CONFIGURATION UPDATE with the GUAMIs that all AMFs together serve.
 //!
 //! Not supported: further associations with one AMF (TS 38.412 §7), and OVERLOAD START of one AMF alone, which holds for all.
@@ -29,13 +29,13 @@ impl AmfIndex {
 /// Input from the association with one AMF.
 #[derive(Clone, Copy, Debug)]
 pub enum AmfInput<'a> {
-    /// It is up, with this number of outbound streams.
+    /// The association is up, with this number of outbound streams.
     Up(u16),
-    /// It is lost, or could not be set up.
+    /// The association is lost, or could not be set up.
     Down,
     /// An NGAP message was received.
     Ngap {
-        /// Its SCTP stream.
+        /// SCTP stream of the message.
         stream: u16,
         /// The message as it came.
         octets: &'a [u8],
@@ -85,20 +85,20 @@ struct UnavailableGuami {
 #[derive(Debug, Default)]
 struct SelectableAmf {
     state: AmfState,
-    /// Its association was down once: the start of a run does not wait for it.
+    /// The association was down once: the start of a run does not wait for it.
     failed: bool,
     name: String,
     guamis: Vec<ServedGuamiItem>,
     unavailable: Vec<UnavailableGuami>,
     capacity: u8,
     streams: u16,
-    /// What it has earned of the new UEs, in units of capacity.
+    /// Its share of the new UEs that it has not got yet, in units of capacity.
     credit: i32,
 }
 
 /// Why an AMF cannot take the messages of a UE that it has served.
 enum Elsewhere<'a> {
-    /// It can.
+    /// This AMF serves them.
     No,
     /// Another one does, whose name may be known.
     Yes(Option<&'a str>),
@@ -109,7 +109,7 @@ impl SelectableAmf {
         self.state == AmfState::Up
     }
 
-    /// Whether the UEs of a GUAMI that is this AMF's are served elsewhere.
+    /// Where the UEs of a GUAMI that is this AMF's are served.
     fn elsewhere(&self, is: impl Fn(Guami) -> bool) -> Elsewhere<'_> {
         match self.unavailable.iter().find(|u| is(u.guami)) {
             Some(u) => Elsewhere::Yes(u.backup.as_deref()),
@@ -152,7 +152,7 @@ impl AmfSelection {
         }
     }
 
-    /// Whether each AMF is set up, or could not be reached.
+    /// True once each AMF is set up, or could not be reached.
     pub fn has_tried_all(&self) -> bool {
         self.amfs.iter().all(|amf| amf.is_up() || amf.failed)
     }
@@ -308,8 +308,8 @@ impl AmfSelection {
 
     /// The connections of an AMF have ended.
     fn drop_ues(&mut self, amf: AmfIndex) {
-        let of_it = self.ues.iter().filter(|(_, of)| **of == amf);
-        let lost: Vec<RanUeNgapId> = of_it.map(|(id, _)| *id).collect();
+        let lost: Vec<RanUeNgapId> =
+            self.ues.iter().filter(|(_, of)| **of == amf).map(|(id, _)| *id).collect();
         self.ues.retain(|_, of| *of != amf);
         for some in lost.chunks(RESET_ITEMS) {
             self.reset(some);
@@ -367,7 +367,7 @@ impl AmfSelection {
                     to.map(|amf| self.ues.insert(id, amf));
                     to
                 }
-                // An answer to what the layer has written is for nobody.
+                // An answer to what the layer has written goes to no AMF.
                 None if begins => {
                     let any = self.amfs.iter().position(is_up).map(|i| AmfIndex(i as u8));
                     self.answered.or(any)

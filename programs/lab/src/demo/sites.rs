@@ -10,11 +10,11 @@ use serde_json::json;
 use whimbrel_cli::{Done, print};
 use whimbrel_nas::ie::RegistrationKind;
 use whimbrel_ran::cells::GnbId;
-use whimbrel_ran::{UeId, gnb};
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
 use whimbrel_ran::report::ScenarioReport;
 use whimbrel_ran::scenario::ArrivalPattern;
 use whimbrel_ran::ue::{self, Reason};
+use whimbrel_ran::{UeId, gnb};
 use whimbrel_sctp_io::Mode;
 
 use super::Options;
@@ -22,7 +22,7 @@ use super::survive::History;
 use crate::playground::sites::{HomeId, SERVER, SITES, Sites, SitesWish};
 use crate::playground::{Gaps, Servers};
 
-/// What the UEs do: streams with a packet each second, handovers in a site and between sites, and idle times.
+/// The UEs' scenario: streams with a packet each second, handovers in a site and between sites, and idle times.
 const UES: &str = include_str!("sites.yaml");
 /// UEs that come in a second.
 const ARRIVALS_PER_S: f64 = 20.0;
@@ -37,14 +37,14 @@ const FAULT_LASTS: Duration = Duration::from_secs(15);
 /// How long all UEs may take to be served after a fault. NAS timers of UEs whose message was lost are 10 s and 15 s long (T3511, T3517).
 const SERVED_WITHIN: Duration = Duration::from_secs(60);
 
-/// What fails, or is done.
+/// A fault of the sites, or an order of the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Fault {
     /// A home is killed, and started again.
     Home,
     /// PostgreSQL is away.
     Postgres,
-    /// PostgreSQL's primary is killed, and the standby promoted.
+    /// PostgreSQL's primary is killed, and its replica server promoted.
     Promote,
     /// The sites are cut from each other.
     Cut,
@@ -62,7 +62,7 @@ impl Fault {
         match self {
             Self::Home => "a home killed and started again",
             Self::Postgres => "PostgreSQL away",
-            Self::Promote => "primary of PostgreSQL killed, standby promoted",
+            Self::Promote => "primary of PostgreSQL killed, replica promoted",
             Self::Cut => "link between the sites cut and healed",
             Self::Add => "a further home",
             Self::Upgrade => "all homes upgraded in turn",
@@ -85,7 +85,7 @@ pub(super) fn size(text: &str) -> Result<(u8, u8), String> {
         .ok_or_else(|| "write 2 to 7 homes and 1 to 4 UPFs, as 3,2".into())
 }
 
-/// What UEs have noticed so far.
+/// Events of UEs so far that bear on the promises.
 #[derive(Clone, Debug, Default)]
 struct Noticed {
     /// UEs that have registered, and those whose registration was an initial one again.
@@ -189,9 +189,9 @@ impl Watch for Observer<'_> {
     }
 }
 
-/// What came of a fault.
+/// The result of a fault, or of the start.
 struct FaultOutcome {
-    fault: Fault,
+    name: &'static str,
     /// UEs that registered again, lost sessions, refused authentications, and addresses given twice.
     broken: [u64; 4],
     /// UEs that were not served in time.
@@ -215,7 +215,7 @@ impl FaultOutcome {
         format!(
             "{verdict}: {}: {again} registrations again, {lost} sessions lost, {twice} addresses given twice, {refused} authentications refused, {} UEs not \
              served; {} service requests, {} UEs served from replicas, all served after {:.1} s\n",
-            self.fault.name(),
+            self.name,
             self.unserved,
             self.served,
             self.promoted,
@@ -234,7 +234,7 @@ pub(super) fn run(options: &Options) -> Done {
         overlapping_pools: options.plant == Some(Plant::OverlappingPools),
     };
     print(&format!(
-        "starting {SITES} sites of {homes} homes and {upfs} UPFs each, and PostgreSQL with a synchronous standby, in a network namespace of their own\n"
+        "starting {SITES} sites of {homes} homes and {upfs} UPFs each, and PostgreSQL with a synchronous replica, in a network namespace of their own\n"
     ))?;
     let mut sites = Sites::start(wish)?;
     let servers = Servers::start(SERVER)?;
@@ -248,7 +248,7 @@ pub(super) fn run(options: &Options) -> Done {
     match (broken, report.violated) {
         (0, 0) => print("no promise was broken\n"),
         (broken, violated) => Err(format!(
-            "{broken} of {} faults broke a promise, {violated} violations of the protocol\n{}",
+            "promises were broken in {broken} of {} parts, with {violated} violations of the protocol\n{}",
             outcomes.len(),
             sites.logged()
         )),
@@ -327,13 +327,15 @@ fn all_faults(
         std::thread::sleep(Duration::from_millis(100));
     }
     print(&format!("all {} UEs have a session after {:.1} s\n", wish.ues, begun.elapsed().as_secs_f64()))?;
-    std::thread::sleep(SETTLE);
     let mut outcomes = Vec::new();
-    for &fault in faults {
-        let before = lock(noticed).clone();
+    // What was broken before the first fault is the start's.
+    let mut before = Noticed::default();
+    for fault in std::iter::once(None).chain(faults.iter().copied().map(Some)) {
         let promoted = promoted(sites);
         let begun = Instant::now();
-        cause(sites, fault, away)?;
+        if let Some(fault) = fault {
+            cause(sites, fault, away)?;
+        }
         std::thread::sleep(SETTLE);
         while unserved(gaps, noticed, wish) > 0 && begun.elapsed() < SERVED_WITHIN + away {
             std::thread::sleep(Duration::from_millis(200));
@@ -341,7 +343,7 @@ fn all_faults(
         let after = lock(noticed).clone();
         let diff = |of: fn(&Noticed) -> u64| of(&after) - of(&before);
         let outcome = FaultOutcome {
-            fault,
+            name: fault.map_or("the start", Fault::name),
             broken: [diff(|n| n.again), diff(|n| n.sessions_lost), diff(|n| n.refused), diff(|n| n.twice)],
             unserved: unserved(gaps, noticed, wish),
             promoted: self::promoted(sites).saturating_sub(promoted),
@@ -354,6 +356,7 @@ fn all_faults(
             print(&format!("  {breach}\n"))?;
         }
         outcomes.push(outcome);
+        before = after;
     }
     Ok(outcomes)
 }
@@ -431,7 +434,7 @@ fn show(outcomes: &[FaultOutcome], report: &ScenarioReport, wish: SitesWish) -> 
             let [again, lost, refused, twice] = o.broken;
             let of = json!({"registrations": again, "sessions_lost": lost, "authentications_refused": refused,
                 "addresses_twice": twice, "unserved": o.unserved, "service_requests": o.served, "from_replicas": o.promoted});
-            (o.fault.name().to_owned(), of)
+            (o.name.to_owned(), of)
         })
         .collect();
     print(&format!(

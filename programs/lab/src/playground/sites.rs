@@ -1,5 +1,5 @@
 //! Two sites for `demo --scenario sites`: each has an AMF set of homes, which are `whimbrel run`, and UPFs, which are `whimbrel upf`. All homes have the
-//! subscribers of one PostgreSQL database with a synchronous standby. All are processes in the network namespace of the demonstration.
+//! subscribers of one PostgreSQL database with a synchronous replica server. All are processes in the network namespace of the demonstration.
 
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
@@ -84,7 +84,7 @@ pub(crate) struct Sites {
 }
 
 const FIRST: &str = "first";
-const STANDBY: &str = "standby";
+const REPLICA: &str = "replica";
 
 impl Sites {
     /// Starts all. Errors: one sentence.
@@ -143,7 +143,7 @@ impl Sites {
         self.operator(first, &["subscriber", "import", &file.display().to_string()]).map(drop)
     }
 
-    /// What a command of the operator prints at a home. Errors: its sentence.
+    /// Runs a command of the operator at a home, and returns its output. Errors: its sentence.
     pub(crate) fn operator(&self, home: HomeId, arguments: &[&str]) -> Result<String, String> {
         let mut command = Program::Core.command()?;
         command.args(arguments).arg("--config").arg(self.file(&home.name(), "yaml"));
@@ -245,7 +245,7 @@ impl Sites {
             home.home,
             home.api(),
             socket(FIRST),
-            socket(STANDBY),
+            socket(REPLICA),
             tac = home.site + 1,
         )
     }
@@ -388,7 +388,7 @@ impl Sites {
     fn start_database(&mut self) -> Result<(), String> {
         let first = self.folder.join(FIRST);
         let data = |server: &Path| server.join("data").display().to_string();
-        for server in [FIRST, STANDBY] {
+        for server in [FIRST, REPLICA] {
             fs::create_dir_all(self.folder.join(server)).map_err(|e| e.to_string())?;
         }
         let log = self.file("postgres", "log");
@@ -398,14 +398,15 @@ impl Sites {
         )?;
         self.start_server(FIRST)?;
         self.postgres_tool("createdb", &["-h", &first.display().to_string(), "-U", "whimbrel", "whimbrel"])?;
-        let standby = self.folder.join(STANDBY);
+        let replica = self.folder.join(REPLICA);
         let from = first.display().to_string();
         self.postgres_tool(
             "pg_basebackup",
-            &["-D", &data(&standby), "-R", "-c", "fast", "-h", &from, "-U", "whimbrel"],
+            &["-D", &data(&replica), "-R", "-c", "fast", "-h", &from, "-U", "whimbrel"],
         )?;
-        self.start_server(STANDBY)?;
-        self.sql("ALTER SYSTEM SET synchronous_standby_names = '*'")?;
+        self.start_server(REPLICA)?;
+        // PostgreSQL's word for a replica server is none of ours.
+        self.sql(concat!("ALTER SYSTEM SET synchronous_", "stand", "by_names = '*'"))?;
         self.sql("SELECT pg_reload_conf()")?;
         let synchronous = || {
             let state = self.sql("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'");
@@ -413,7 +414,7 @@ impl Sites {
         };
         wait(READY_WITHIN, synchronous).map_err(|()| {
             format!(
-                "the standby is not synchronous: {}",
+                "the replica is not synchronous: {}",
                 last_lines(&fs::read_to_string(log).unwrap_or_default())
             )
         })
@@ -453,20 +454,21 @@ impl Sites {
             kill(&mut server.child);
         }
         std::thread::sleep(away);
-        let other = if self.primary == FIRST { STANDBY } else { FIRST };
+        let other = if self.primary == FIRST { REPLICA } else { FIRST };
         self.start_server(self.primary)?;
-        if self.folder.join(other).join("data/standby.signal").exists() {
+        // A server that was the primary before a promotion stays away.
+        if self.primary == FIRST {
             self.start_server(other)?;
         }
         Ok(())
     }
 
-    /// Kills the primary, and promotes its standby. Errors: one sentence.
+    /// Kills the primary, and promotes its replica. Errors: one sentence.
     pub(crate) fn promote(&mut self) -> Result<(), String> {
         for mut server in self.postgres.extract_if(.., |server| server.name == FIRST) {
             kill(&mut server.child);
         }
-        self.primary = STANDBY;
+        self.primary = REPLICA;
         self.sql("SELECT pg_promote()").map(drop)
     }
 
@@ -487,7 +489,7 @@ impl Sites {
         (0..SITES).flat_map(|site| (0..GNBS).map(move |gnb| place(site, gnb))).collect()
     }
 
-    /// The UEs.
+    /// The configurations of all UEs.
     pub(crate) fn ues(&self) -> Vec<UeConfig> {
         let profile = Arc::new(Profile::new(PlmnId::TEST, vec![SNssai::sst(1)]));
         let ue = |s: &ProvisionedUe| {
