@@ -115,8 +115,9 @@ impl Noticed {
     fn take(&mut self, ue: UeId, event: &ue::Event) {
         match event {
             ue::Event::Registered { kind: RegistrationKind::Initial, .. } => {
-                if !self.registered.insert(ue) {
-                    self.again += 1;
+                let again = !self.registered.insert(ue);
+                self.again += u64::from(again);
+                if again {
                     self.breach(ue, "registered again");
                 }
             }
