@@ -6,7 +6,7 @@
 # Usage: amf_set.sh     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
 set -euo pipefail
 tools=(curl)
-logs=(north.log south.log upf.log play.log drain.log)
+logs=(north.log south.log upf.log play.log connected.log drain.log)
 . "$(dirname "$0")/../netns.sh"
 
 ip address add 203.0.113.1/32 dev lo # the server that UEs ping
@@ -82,14 +82,22 @@ become south 0
 echo "12 UEs were served by the other AMF and back, by service requests alone"
 
 scenario drained 1 "$begin, idle, wait: 3, move, return, ping: 203.0.113.1, wait: 0.2, idle, wait: 0.2, return, ping: 203.0.113.1, deregister"
+# Two UEs that stay connected, one at each AMF, at a gNB that selects among both.
+printf 'ues: 2\ngnbs: 1\nsteps: [%s]\n' "$begin, wait: 4, ping: 203.0.113.1, idle, wait: 0.2, return, ping: 203.0.113.1, deregister" >"$tmp/connected.yaml"
+"$WHIMBREL_LAB" ran "$tmp/connected.yaml" --amf-set 127.0.0.31,127.0.0.32 --gnb-id 9 --gnb-address 127.0.1.9 --imsi 999700000000011 -v >"$tmp/connected.log" 2>&1 &
+connected=$!
+running+=("$connected")
+await connected SessionUp 2
+become south 1
 play drained
 reached drained "ContextReleased" 1
 "$WHIMBREL" drain --config "$tmp/north.yaml" >"$tmp/drain.log" 2>&1 || wrong "not drained"
 grep -q "all UEs are at south" "$tmp/drain.log" || wrong "drained otherwise"
-become south 1
+become south 3
 played "after a drain"
+wait "$connected" || wrong "a connected UE failed after a drain"
 "$WHIMBREL" drain --cancel --config "$tmp/north.yaml" >/dev/null
-echo "the idle UE of a drained AMF was served by the other one"
+echo "the idle UE and the connected UE of a drained AMF were served by the other one"
 
 scenario killed 1 "$begin, idle, move, paged, ping: 203.0.113.1, idle, wait: 0.2, return, ping: 203.0.113.1, deregister"
 play killed
