@@ -251,7 +251,7 @@ impl Sim {
         }
     }
 
-    /// Whether no message passes between the UPFs and the SMF at this host.
+    /// True if no message passes between the UPFs and the SMF at this host.
     pub(crate) fn is_n4_cut(&self, host: u64) -> bool {
         host != PEER_AMF_HOST && self.peer_amf.as_ref().is_some_and(|peer| peer.n4_cut)
     }

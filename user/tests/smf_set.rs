@@ -25,7 +25,7 @@ fn associate_of_set(net: &mut Net, smf: SocketAddr, set: &str) {
     net.upf.pfcp(net.now, smf, &Message::from(m).to_octets(None, 7), &mut net.out);
 }
 
-/// The session reports among what was sent: to whom, SEID of the header, former CP F-SEID.
+/// The session reports among what was sent: receiver, SEID of the header, former CP F-SEID.
 fn sent_reports(net: &mut Net) -> Vec<(SocketAddr, Option<Seid>, Option<FSeid>)> {
     let sent = std::mem::take(&mut net.out.datagrams).into_iter().filter_map(|(to, octets)| {
         let frame = Frame::parse(&octets).unwrap();
@@ -37,11 +37,11 @@ fn sent_reports(net: &mut Net) -> Vec<(SocketAddr, Option<Seid>, Option<FSeid>)>
 
 #[test] // TS 29.244 §5.22.3
 fn what_an_smf_leaves_unanswered_is_reported_to_its_set_and_to_the_one_that_goes_on() {
-    let stranger = SocketAddr::from(([127, 0, 0, 78], 8805));
+    let of_another_set = SocketAddr::from(([127, 0, 0, 78], 8805));
     let mut net = Net::without_association(config());
     associate_of_set(&mut net, SMF, "set.one");
     associate_of_set(&mut net, OTHER, "set.one");
-    associate_of_set(&mut net, stranger, "set.two");
+    associate_of_set(&mut net, of_another_set, "set.two");
     let s = net.idle_session(1, true, false);
     net.out.datagrams.clear();
     net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 0));
@@ -53,7 +53,7 @@ fn what_an_smf_leaves_unanswered_is_reported_to_its_set_and_to_the_one_that_goes
         cp_f_seid: Some(FSeid::new(Seid(9), from.ip())),
         ..SessionModificationRequest::default()
     };
-    for (from, reports) in [(stranger, vec![]), (OTHER, vec![(OTHER, Some(Seid(9)), None)])] {
+    for (from, reports) in [(of_another_set, vec![]), (OTHER, vec![(OTHER, Some(Seid(9)), None)])] {
         let octets = Message::from(takes(from)).to_octets(Some(s.up_seid), 8);
         net.upf.pfcp(net.now, from, &octets, &mut net.out);
         assert_eq!(sent_reports(&mut net), reports);

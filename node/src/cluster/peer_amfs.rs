@@ -39,7 +39,7 @@ struct PeerAmfLink {
     logged: BTreeSet<N14Error>,
     /// Its absence has been logged.
     logged_lost: bool,
-    /// What it and this AMF disagree about, as was logged.
+    /// The disagreement between it and this AMF that was logged.
     disagreement: Option<String>,
     /// Since when it has no link.
     down_since: Option<Instant>,

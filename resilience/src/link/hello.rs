@@ -160,7 +160,7 @@ impl Hello {
 pub struct PeerAmfHello {
     /// Its AMF identifier.
     pub amf_id: AmfId,
-    /// Its network.
+    /// The network that it serves.
     pub plmn: PlmnId,
     /// The slices that it offers, [`HELLO_SLICES_MAX`] at most.
     pub slices: Vec<SNssai>,
@@ -187,7 +187,7 @@ impl PeerAmfHello {
         }
     }
 
-    /// What two AMFs of one network disagree about, as a sentence about the other one.
+    /// A disagreement of two AMFs of one network, as a sentence about the other one.
     pub fn disagreement(&self, other: &Self) -> Option<String> {
         let list = |slices: &[SNssai]| slices.iter().map(SNssai::to_string).collect::<Vec<_>>().join(", ");
         let of_set = (self.amf_id.region, self.amf_id.set()) == (other.amf_id.region, other.amf_id.set());

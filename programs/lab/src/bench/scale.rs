@@ -38,7 +38,7 @@ const SERVICE_REQUESTS: u32 = 4;
 /// How long homes rest before their processor time without load is taken.
 const AT_REST: Duration = Duration::from_secs(3);
 
-/// What a run has cost all homes.
+/// The cost of a run at all homes.
 struct Cost {
     /// Without what they take at rest.
     processor: Duration,
