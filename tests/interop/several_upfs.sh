@@ -90,7 +90,8 @@ steps: [register, session: { dnn: internet, type: ipv4 }, wait: 3]
 EOF
 order() { "$WHIMBREL" upf drain east --config "$tmp/core.yaml" "$@"; }
 "$WHIMBREL_LAB" ran "$tmp/stays.yaml" --amf 127.0.0.31 >"$tmp/stays.log" 2>&1 &
-running+=($!)
+stays=$!
+running+=("$stays")
 for _ in $(seq 60); do
   [ "$(metric 'whimbrel_smf_upf_ues{upf="east"}')" -gt 0 ] && break
   sleep 0.05
@@ -99,6 +100,8 @@ order --within 1 >"$tmp/drain.log" || wrong "UEs stay at the UPF that is drained
 grep -q "UEs have sessions at east, which are released in" "$tmp/drain.log" || wrong "the drain does not show its progress"
 grep -q "no UE has a session at east" "$tmp/drain.log" || wrong "the drain does not say that it is done"
 kill -9 "$core"
+kill "$stays" # its gNBs have the addresses of those that come next
+wait "$stays" || true
 start core run
 core=$!
 await core "the UPF east is drained, as the operator ordered before the core started"

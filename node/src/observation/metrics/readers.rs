@@ -83,6 +83,8 @@ pub(super) const METRICS_WITH_READERS: &[Metric] = &[
     Metric::N4Spoofed,
     Metric::N4UnknownPeer,
     Metric::SmfN4Shared,
+    Metric::SmfUpfUes,
+    Metric::SmfUpfDrained,
     Metric::N6Segmented,
     Metric::FirewallFlows,
     Metric::FirewallFlowsBegun,
