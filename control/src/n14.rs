@@ -192,6 +192,8 @@ pub struct UeProof {
     /// Its REGISTRATION REQUEST or SERVICE REQUEST as received, protected under the keys that the source has.
     #[serde(with = "crate::flat::octets::owned")]
     pub nas: Vec<u8>,
+    /// No other AMF of the set has the UE: in place of a lost source, its replica may answer.
+    pub by_replica: bool,
 }
 
 /// The context of a UE that registers elsewhere.

@@ -187,7 +187,10 @@ impl PeerReplicas {
 
     fn has_checkpoint(&mut self, ue: UeId, checkpoint: Option<Checkpoint>, out: &mut Vec<(PeerAmfId, Flat)>) {
         let checkpoint = checkpoint.filter(|c| c.octets().len() <= CHECKPOINT_OCTETS_MAX);
+        // A UE that has gone to another AMF stays here for a moment, for messages on their way.
         let context = checkpoint.as_ref().and_then(|c| c.context().ok());
+        let has_gone = context.as_ref().is_some_and(|ue| !ue.amf.registered);
+        let checkpoint = checkpoint.filter(|_| !has_gone);
         let upfs = context.map(|ue| ue.session_upfs(&self.upfs)).unwrap_or_default();
         for (&to, peer) in &mut self.peers {
             let about =
@@ -237,7 +240,8 @@ impl PeerReplicas {
         let N14 { relation, body } = N14::from_octets(message.octets()).ok()?;
         let (relation, body) = match body {
             N14Body::TransferUeContext(shown) => {
-                let replica = self.peers.get(&peer).and_then(|peer| peer.promote(relation.source, &shown));
+                let peer_replicas = self.peers.get(&peer).filter(|_| shown.by_replica);
+                let replica = peer_replicas.and_then(|peer| peer.promote(relation.source, &shown));
                 match replica {
                     Some((ue, transferred)) => {
                         self.counters.promoted += 1;
@@ -403,6 +407,7 @@ mod tests {
         let mut context = UeContext::new(ue(slot));
         context.clock = clock;
         context.amf.tmsi = Some(Tmsi(slot));
+        context.amf.registered = true;
         context.amf.radio.capability = Some([slot as u8; 200].as_slice().into());
         Checkpoint::of(&context).unwrap()
     }
@@ -434,10 +439,14 @@ mod tests {
         }
     }
 
-    /// The request about a UE with this 5G-TMSI of the peer.
+    /// The request about a UE with this 5G-TMSI of the peer, which no living AMF has.
     fn shown(tmsi: u32) -> Flat {
+        request(tmsi, true)
+    }
+
+    fn request(tmsi: u32, by_replica: bool) -> Flat {
         let amf_id = AmfId::new(2, 1, 1).expect("within its bits");
-        let shown = UeProof { amf_id, tmsi: Tmsi(tmsi), nas: vec![0x7e] };
+        let shown = UeProof { amf_id, tmsi: Tmsi(tmsi), nas: vec![0x7e], by_replica };
         N14 { relation: Relation { source: ue(99), token: [6; 16] }, body: N14Body::TransferUeContext(shown) }
             .to_flat()
     }
@@ -488,6 +497,29 @@ mod tests {
         let N14Body::ForwardUeContext(forwarded) = first.body else { panic!("it is forwarded") };
         let context = Checkpoint::from_octets(forwarded.ue.state.octets()).unwrap().context().unwrap();
         assert!(context.amf.has_unknown_nas_counts() && forwarded.gnb.is_none());
+    }
+
+    #[test] // another AMF of the set may have the UE, as it was: that is asked first
+    fn a_replica_does_not_answer_while_living_amfs_are_asked() {
+        let (mut source, mut target) = both(8);
+        replicate(&mut source, &mut target, 1, Some(7));
+        let answer = target.answer_in_place_of(PEER, &request(1, false)).expect("it is a request");
+        let body = N14::from_octets(answer.octets()).unwrap().body;
+        assert!(matches!(body, N14Body::UeContextNotTransferred(_)));
+        assert_eq!(target.counters().promoted, 0);
+    }
+
+    #[test] // its context stays at the source for three seconds
+    fn a_ue_that_has_gone_to_another_amf_has_no_replica_any_more() {
+        let (mut source, mut target) = both(8);
+        replicate(&mut source, &mut target, 1, Some(7));
+        let mut context = checkpoint(1, 8).context().unwrap();
+        context.amf.registered = false;
+        let mut out = Vec::new();
+        source.has_checkpoint(ue(1), Checkpoint::of(&context), &mut out);
+        let [(_, gone)] = out.try_into().expect("one message");
+        assert_eq!(target.receive(PEER, gone.octets()), PeerMessageOutcome::Taken);
+        assert_eq!(target.held(), 0);
     }
 
     #[test]

@@ -214,7 +214,9 @@ fn a_faulty_peer_amf_is_refused_and_counted() {
     for (tmsi, nas) in
         [(tmsi, vec![]), (tmsi, vec![0x7e, 1, 0, 0, 0, 0, 9, 0x7e, 0]), (Tmsi(!tmsi.0), vec![0x7e])]
     {
-        net.inject_n14(sent(N14Body::TransferUeContext(UeProof { amf_id, tmsi, nas })).octets());
+        net.inject_n14(
+            sent(N14Body::TransferUeContext(UeProof { amf_id, tmsi, nas, by_replica: false })).octets(),
+        );
     }
     net.inject_n14(sent(N14Body::UeContextNotTransferred(id)).octets());
     net.inject_n14(sent(N14Body::NotRegistered).octets());

@@ -91,6 +91,7 @@ fn n14() -> Vec<Vec<u8>> {
             amf_id: whimbrel_ids::AmfId::new(2, 1, 3).unwrap(),
             tmsi: whimbrel_ids::Tmsi(7),
             nas: vec![0x7e, 1, 2],
+            by_replica: true,
         }),
         N14Body::UeContextTransferred(Box::new(TransferredUe {
             asker: registered().id,

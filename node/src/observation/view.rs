@@ -236,7 +236,7 @@ pub struct DisconnectedView {
 pub struct RemovalView {
     /// The AMF of the set that takes the UEs over; without it, there is no removal.
     pub successor: Option<String>,
-    /// UEs that are still here.
+    /// UEs that are still here, or went less than three seconds ago.
     pub ues_left: u64,
     /// gNBs were informed that this AMF is not available, and connected UEs are released.
     pub announced: bool,

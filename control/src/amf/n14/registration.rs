@@ -229,7 +229,8 @@ pub(crate) fn is_of_set(ue: Ue, request: &ServiceRequest) -> Option<(AmfId, Tmsi
     shared.then_some((amf_id, s_tmsi.tmsi))
 }
 
-/// Asks the AMF that gave the UE its 5G-GUTI, and then the others of the set: one of them may have taken the UE over (TS 23.501 §5.21.2.2).
+/// Asks the AMF that gave the UE its 5G-GUTI, then the others of the set: one of them may have taken the UE over (TS 23.501 §5.21.2.2). Only then may the replica
+/// of a lost AMF answer: it does not show that the UE has gone on elsewhere.
 async fn fetch_from_any(
     ue: Ue,
     guti: (AmfId, Tmsi),
@@ -239,28 +240,25 @@ async fn fetch_from_any(
     let owner = config.amf.peer_amf(guti.0);
     let of_set = config.amf.others_of_set().filter(|peer| Some(*peer) != owner);
     let of_set: Vec<PeerAmfId> = of_set.filter(|_| config.amf.is_of_set(guti.0)).collect();
-    for to in owner.into_iter().chain(of_set) {
-        if let Some(brought) = fetch_from(ue, to, guti, nas).await? {
+    let living = owner.into_iter().chain(of_set).map(|to| (to, false));
+    for (to, by_replica) in living.chain(owner.map(|to| (to, true))) {
+        let shown = UeProof { amf_id: guti.0, tmsi: guti.1, nas: nas.to_vec(), by_replica };
+        if let Some(brought) = fetch_from(ue, to, shown).await? {
             return Ok(Some(brought));
         }
     }
     Ok(None)
 }
 
-async fn fetch_from(
-    ue: Ue,
-    to: PeerAmfId,
-    (amf_id, tmsi): (AmfId, Tmsi),
-    nas: &[u8],
-) -> Result<Option<BroughtContext>, ProcedureEnd> {
+async fn fetch_from(ue: Ue, to: PeerAmfId, shown: UeProof) -> Result<Option<BroughtContext>, ProcedureEnd> {
     let relation = Relation { source: ue.with(|p| p.id), token: ue.random() };
     ue.with(|p| {
         p.amf.mobility.context_transfer =
             Some(ContextTransfer::Inbound(InboundTransfer::asked(to, relation)).into())
     });
-    let brought = match transferred(ue, to, relation, UeProof { amf_id, tmsi, nas: nas.to_vec() }).await {
+    let brought = match transferred(ue, to, relation, &shown).await {
         Ok(Input::PeerAmf(body)) => match *body {
-            N14Body::UeContextTransferred(transferred) => take(ue, to, &transferred, nas),
+            N14Body::UeContextTransferred(transferred) => take(ue, to, &transferred, &shown.nas),
             _ => None,
         },
         Ok(_) | Err(Interrupt::TimedOut) => None,
@@ -276,7 +274,7 @@ async fn fetch_from(
 }
 
 /// The request is repeated until the former AMF answers: a request or an answer may be lost with a CTA.
-async fn transferred(ue: Ue, to: PeerAmfId, relation: Relation, shown: UeProof) -> Result<Input, Interrupt> {
+async fn transferred(ue: Ue, to: PeerAmfId, relation: Relation, shown: &UeProof) -> Result<Input, Interrupt> {
     let answers = |i: &Input| matches!(i, Input::PeerAmf(b) if matches!(**b, N14Body::UeContextTransferred(_) | N14Body::UeContextNotTransferred(_)));
     let until = ue.now() + ue.config().timers.guard;
     loop {

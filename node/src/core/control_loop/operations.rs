@@ -143,7 +143,7 @@ impl ControlLoop {
         let progress = self.active.cta().removal();
         Ok(RemovalView {
             successor: progress.map(|p| name(p.to).to_owned()),
-            ues_left: self.active.cta().registered() as u64,
+            ues_left: progress.map_or_else(|| self.active.cta().registered(), |p| p.left) as u64,
             announced: progress.is_some_and(|p| p.announced),
         })
     }
