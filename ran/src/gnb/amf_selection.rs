@@ -497,14 +497,14 @@ mod tests {
     }
 
     /// A gNB with AMFs of one set, which are called 0, 1 and so on and have these relative capacities.
-    struct Network {
+    struct GnbOfSet {
         gnb: Gnb,
         selection: AmfSelection,
         sent: Vec<ForAmf>,
         released: Vec<UeId>,
     }
 
-    impl Network {
+    impl GnbOfSet {
         fn with(capacities: &[u8]) -> Self {
             let id = GlobalGnbId::new(PlmnId::TEST, 1, 28).unwrap();
             let config =
@@ -588,7 +588,7 @@ mod tests {
 
     #[test] // TS 23.501 §6.3.5, §5.19.3: by relative capacity; one with capacity 0 gets no new UE
     fn new_ues_are_distributed_by_relative_capacity() {
-        let mut network = Network::with(&[100, 50, 0]);
+        let mut network = GnbOfSet::with(&[100, 50, 0]);
         let amfs: Vec<u8> = (0..30).map(|ue| network.connects(ue, None).unwrap().0).collect();
         assert_eq!([0, 1, 2].map(|amf| amfs.iter().filter(|of| **of == amf).count()), [20, 10, 0]);
         // Its own UEs come to it nevertheless.
@@ -603,7 +603,7 @@ mod tests {
 
     #[test] // TS 23.501 §5.21.2.2.1; TS 38.413 §8.7.6.2: the backup AMF serves the UEs of an unavailable GUAMI
     fn ues_of_an_unavailable_amf_go_to_its_backup() {
-        let mut network = Network::with(&[255, 255, 255]);
+        let mut network = GnbOfSet::with(&[255, 255, 255]);
         let (amf, id) = network.connects(1, Some(0)).unwrap();
         assert_eq!(amf, 0);
         network.says(0, 1 + (id.0 % 7) as u16, downlink(9, id));
@@ -623,7 +623,7 @@ mod tests {
 
     #[test] // TS 23.501 §5.21.2.2.1: an AMF that goes on with a connection sends over its own association
     fn a_connection_that_another_amf_goes_on_with_is_followed() {
-        let mut network = Network::with(&[255, 255]);
+        let mut network = GnbOfSet::with(&[255, 255]);
         let (amf, id) = network.connects(1, Some(0)).unwrap();
         network.says(amf, 1 + (id.0 % 7) as u16, downlink(9, id));
         // On the stream that this AMF chooses: a violation would panic.
@@ -634,7 +634,7 @@ mod tests {
 
     #[test]
     fn the_ues_of_a_lost_amf_are_released_and_return_at_another_one() {
-        let mut network = Network::with(&[255, 255]);
+        let mut network = GnbOfSet::with(&[255, 255]);
         let [(first, _), (second, _)] =
             [network.connects(1, Some(0)), network.connects(2, Some(1))].map(Option::unwrap);
         assert_eq!([first, second], [0, 1]);

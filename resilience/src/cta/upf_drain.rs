@@ -18,8 +18,8 @@ const BETWEEN_SLICES: Duration = Duration::from_millis(20);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// Longest pause between two rounds, for UEs that could not be reached.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// How long UEs whose sessions are to be released may take to answer paging and the release: T3513 and the repeated commands of T3592 are within it where the UE
-/// has coverage.
+/// Time for UEs whose sessions are to be released to answer paging and the release. Where a UE has coverage, T3513 and
+/// the repeated commands of T3592 are within it.
 pub(super) const RELEASE_TIME: Duration = Duration::from_secs(30);
 
 /// A drain that goes on.

@@ -186,7 +186,7 @@ pub(crate) struct BroughtSessions {
 
 /// Where the UE is after its transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Settled {
+pub(crate) enum UeHolder {
     /// The UE is one of this AMF.
     Here,
     /// The source has given the transfer up, and keeps the sessions.
@@ -366,7 +366,7 @@ pub(super) fn still_registered(ue: Ue, from: PeerAmfId, amf: AmfContext, tai: Ta
 }
 
 /// Step 10: the UE and its sessions are taken over.
-pub(crate) async fn here(ue: Ue, brought: BroughtSessions) -> Result<Settled, ProcedureEnd> {
+pub(crate) async fn here(ue: Ue, brought: BroughtSessions) -> Result<UeHolder, ProcedureEnd> {
     let BroughtSessions { sessions, coming } = brought;
     let Some((from, relation, forwarded)) = ue.with(|p| {
         let Some(ContextTransfer::Inbound(a)) = p.amf.mobility.context_transfer.as_deref_mut() else {
@@ -377,7 +377,7 @@ pub(crate) async fn here(ue: Ue, brought: BroughtSessions) -> Result<Settled, Pr
         let forwarded = a.is_forwarded();
         a.status_to().map(|(from, relation)| (from, relation, forwarded))
     }) else {
-        return Ok(Settled::Here);
+        return Ok(UeHolder::Here);
     };
     if ue.with(|p| p.amf.connection.as_ref().is_none_or(|c| !c.context_set_up)) {
         ue.smf().await_sessions(ue, &[]); // the UPF buffers its packets
@@ -397,17 +397,17 @@ pub(crate) async fn here(ue: Ue, brought: BroughtSessions) -> Result<Settled, Pr
         Some(TransferCompletion::HandedOver(given)) => ue.smf().sessions_handed_over(ue, &coming, &given),
         Some(TransferCompletion::Cancelled) => {
             ue.with(|p| p.sessions.clear());
-            return Ok(Settled::AtSource);
+            return Ok(UeHolder::AtSource);
         }
         // A source that keeps a UE which it has forwarded says nothing; the UPF knows whose the sessions are.
         None if forwarded => {
             ue.with(|p| p.sessions.clear());
             ue.smf().disown_sessions(ue, &coming);
-            return Ok(Settled::AtSource);
+            return Ok(UeHolder::AtSource);
         }
         Some(TransferCompletion::Gone) | None => ue.smf().claim_sessions(ue, &coming, &[]).await?,
     }
-    Ok(Settled::Here)
+    Ok(UeHolder::Here)
 }
 
 /// The UE is not registered here with the transferred context.

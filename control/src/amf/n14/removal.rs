@@ -7,7 +7,7 @@ use std::sync::Arc;
 use whimbrel_ids::GlobalGnbId;
 use whimbrel_ngap::ie::CauseRadioNetwork;
 
-use super::registration::{self, BroughtSessions, Settled, not_here};
+use super::registration::{self, BroughtSessions, UeHolder, not_here};
 use super::send_n14;
 use super::source::{self, alone};
 use super::target::PATIENCE;
@@ -147,14 +147,14 @@ pub(crate) fn take_over(
             }
         };
         match settled {
-            Ok(Settled::Here) => {
+            Ok(UeHolder::Here) => {
                 let subject = ue.with(|p| p.subject());
                 let took = ue.now().since(began);
                 ue.event(Event::Completed { procedure: Procedure::UeContextTransfer, subject, took });
                 paging::page_if_awaited(ue);
                 end::arm_inactivity_timer(ue);
             }
-            Ok(Settled::AtSource) => {
+            Ok(UeHolder::AtSource) => {
                 ended(ue, Refusal::Protocol("the AMF that forwarded the UE context keeps the UE"))
             }
             Err(ProcedureEnd::Refused(refusal)) => ended(ue, refusal),

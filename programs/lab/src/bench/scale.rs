@@ -39,7 +39,7 @@ const SERVICE_REQUESTS: u32 = 4;
 const AT_REST: Duration = Duration::from_secs(3);
 
 /// The cost of a run at all homes.
-struct Cost {
+struct RunCost {
     /// Without what they take at rest.
     processor: Duration,
     messages: f64,
@@ -124,9 +124,9 @@ fn measure(options: &Options, homes: u8, core_cpu: Option<u32>) -> Result<Figure
         }
     }
     let ues = f64::from(options.ues);
-    let processor = |of: &[Cost]| median(of.iter().map(|c| c.processor.as_secs_f64() * 1e6 / ues));
-    let messages = |of: &[Cost]| median(of.iter().map(|c| c.messages / ues));
-    let wait = |of: &[Cost]| median(of.iter().map(|c| latency(&c.report) as f64)) as u64;
+    let processor = |of: &[RunCost]| median(of.iter().map(|c| c.processor.as_secs_f64() * 1e6 / ues));
+    let messages = |of: &[RunCost]| median(of.iter().map(|c| c.messages / ues));
+    let wait = |of: &[RunCost]| median(of.iter().map(|c| latency(&c.report) as f64)) as u64;
     let each = f64::from(SERVICE_REQUESTS);
     Ok(Figures {
         homes,
@@ -147,7 +147,7 @@ fn cost(
     rest: Duration,
     apart: bool,
     steps: Vec<Step>,
-) -> Result<Cost, String> {
+) -> Result<RunCost, String> {
     let mut gnbs = if apart { sites.gnbs_of_homes(homes) } else { sites.gnb_places() };
     gnbs.truncate(if apart { homes.len() } else { 1 });
     let config = RunnerConfig {
@@ -179,7 +179,7 @@ fn cost(
         ));
     }
     let processor = (after - before).saturating_sub(rest.mul_f64(took.as_secs_f64()));
-    Ok(Cost { processor, messages: sent() - sent_before, report })
+    Ok(RunCost { processor, messages: sent() - sent_before, report })
 }
 
 fn spent(sites: &Sites, homes: &[HomeId]) -> Duration {

@@ -161,13 +161,13 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Observer<'a> {
+struct SitesWatch<'a> {
     noticed: &'a Mutex<Noticed>,
     over: &'a Mutex<bool>,
     history: Option<History>,
 }
 
-impl Watch for Observer<'_> {
+impl Watch for SitesWatch<'_> {
     fn gnb(&mut self, gnb: GnbId, event: &gnb::Event) {
         if let Some(history) = &mut self.history {
             history.line(format_args!("gNB {}", gnb.0), format_args!("{event:?}"));
@@ -298,7 +298,7 @@ fn play(
             *lock(&over) = true;
             done
         });
-        let mut observer = Observer { noticed: &noticed, over: &over, history };
+        let mut observer = SitesWatch { noticed: &noticed, over: &over, history };
         let reports = edge::run(&config, &mut observer);
         let written = observer.history.take().map_or(Ok(()), History::end);
         let done = doing.join().unwrap_or_else(|_| Err("the demonstration ended in a panic".into()));
