@@ -212,6 +212,17 @@ pub(super) async fn subscribe(
     Ok(())
 }
 
+/// Nudm_SDM_Get alone: this AMF may serve the UE, which is registered at another one. A broker's user has to register again.
+pub(super) async fn subscribed(ue: Ue) -> Result<(), ProcedureEnd> {
+    let supi: Supi = ue.with(|p| p.amf.supi).ok_or(Refusal::NoIdentity)?;
+    if supi.is_nai() || ue.with(|p| p.grant.is_some()) {
+        return Err(Refusal::NoIdentity.into());
+    }
+    let subscription = udm_client::subscription(ue, supi).await?;
+    ue.with(|p| p.amf.subscription = Some(subscription));
+    Ok(())
+}
+
 /// The allowed slices (TS 23.501 §5.15.5.2.1). A slice at its limit of UEs admits no further UE (TS 23.501 §5.15.11.1).
 async fn slices(ue: Ue, request: Rc<RegistrationRequest>, here: Tai) -> Result<Slices, ProcedureEnd> {
     let subscription = ue.with(|p| p.amf.subscription.clone()).ok_or(Refusal::NoIdentity)?;

@@ -38,6 +38,9 @@ pub(crate) fn start(ue: Ue, request: ServiceRequest, digest: u64, sealed: Option
             )) => {
                 not_served(ue, refusal);
             }
+            Err(ProcedureEnd::Refused(refusal)) if refusal == STAYS_AT_SOURCE => {
+                end::refused(ue, Procedure::ServiceRequest, refusal);
+            }
             // The request was not the UE's own, or the UE did not answer: its context stays for the UE itself.
             Err(ProcedureEnd::Refused(refusal)) if ue.with(|p| p.amf.has_unknown_nas_counts()) => {
                 not_served(ue, refusal)
@@ -47,6 +50,9 @@ pub(crate) fn start(ue: Ue, request: ServiceRequest, digest: u64, sealed: Option
         }
     });
 }
+
+/// Its own AMF is busy with the UE, or could not be asked to the end: the UE tries again there.
+const STAYS_AT_SOURCE: Refusal = Refusal::Protocol("the other AMF of the set keeps the UE");
 
 /// A UE of another AMF of the set comes with its context from there (TS 23.501 §5.21.2.2.2).
 async fn admitted(
@@ -61,12 +67,10 @@ async fn admitted(
     let n14::registration::BroughtContext { request, sessions } = brought;
     let mm::Message::ServiceRequest(request) = *request else { return Err(Refusal::NoContext.into()) };
     let request = Box::new(request);
-    if let Err(why) = registration::subscribe(ue, None).await {
-        n14::registration::not_here(ue);
-        return Err(why);
+    match n14::registration::take_over(ue, sessions).await? {
+        n14::registration::UeHolder::Here => service_request(ue, request).await,
+        n14::registration::UeHolder::AtSource => Err(STAYS_AT_SOURCE.into()),
     }
-    n14::registration::here(ue, sessions).await?;
-    service_request(ue, request).await
 }
 
 async fn service_request(ue: Ue, request: Box<ServiceRequest>) -> Result<(), ProcedureEnd> {

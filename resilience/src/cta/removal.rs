@@ -27,13 +27,16 @@ pub(super) struct Removal {
     due: Instant,
     /// Rounds over all UEs until now.
     rounds: u8,
+    /// A UE that is still connected was found in this round.
+    connected_left: bool,
     /// gNBs have AMF STATUS INDICATION: connected UEs are released.
     announced: bool,
 }
 
-/// Rounds before gNBs are informed: a procedure that runs in the first may have ended in the last. A UE that has gone can be reached by way of this AMF for longer than
-/// they take (`REPEAT_ANSWER` in control/src/amf/n14/source.rs).
-const ROUNDS_BEFORE: u8 = 4;
+/// Rounds before gNBs are informed, and at most so many while a connected UE is left: from then on gNBs send the messages of its connection to the other AMF. So a procedure
+/// that runs in the first round, and packet forwarding after a handover, may have ended in the last. A UE that has gone can be reached by way of this AMF for longer
+/// than they take (`REPEAT_ANSWER` in control/src/amf/n14/source.rs).
+const ROUNDS_BEFORE: std::ops::RangeInclusive<u8> = 4..=20;
 
 /// How far a removal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +55,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         let successor = to.and_then(|to| self.config.amf.peer_amfs.get(usize::from(to.0)));
         let name = successor.filter(|peer| self.config.amf.is_of_set(peer.amf_id)).map(|p| p.name.clone());
         let to = to.filter(|_| name.is_some());
-        self.removal = to.map(|to| Removal { to, next: 0, due: now, rounds: 0, announced: false });
+        self.removal = to.map(|to| Removal { to, next: 0, due: now, rounds: 0, connected_left: false, announced: false });
         let result = self.ran.hand_over_to(now, name);
         self.operator_output(now, result, out);
     }
@@ -72,6 +75,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         let Some(mut removal) = self.removal.filter(|r| r.due <= now) else { return };
         let (ues, end) = self.slots.authenticated_from(removal.next, SLICE);
         for &ue in &ues {
+            removal.connected_left |= self.slots.names(ue).next().is_some();
             let at = self.slots.names(ue).next();
             let gnb = at.and_then(|at| self.ran.get(at.association)?.gnb).filter(|_| !removal.announced);
             if at.is_none() || gnb.is_some() || removal.announced {
@@ -82,7 +86,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Some(next) => (removal.next, removal.due) = (next, now + BETWEEN_SLICES),
             None => {
                 removal.rounds = removal.rounds.saturating_add(1);
-                if removal.rounds == ROUNDS_BEFORE {
+                let connected_left = removal.connected_left;
+                removal.connected_left = false;
+                let is_time = removal.rounds >= *ROUNDS_BEFORE.start() && !connected_left
+                    || removal.rounds >= *ROUNDS_BEFORE.end();
+                if is_time && !removal.announced {
                     removal.announced = true;
                     let result = self.ran.retire();
                     self.operator_output(now, result, out);

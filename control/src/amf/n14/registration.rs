@@ -20,7 +20,7 @@ use super::{removal, send_n14};
 use crate::amf::connection::lost;
 use crate::amf::deregistration;
 use crate::amf::n2::{note_released, send_release_command};
-use crate::amf::nas;
+use crate::amf::{nas, registration};
 use crate::envelope::UeId;
 use crate::event::{DeregistrationReason, Event};
 use crate::flat::Checkpoint;
@@ -363,6 +363,26 @@ pub(super) fn still_registered(ue: Ue, from: PeerAmfId, amf: AmfContext, tai: Ta
     let mut taken = record(amf, allowed, tai);
     taken.location.registration_area = area;
     Some(AmfContext { registered: true, peer_gutis, reach, deregistration_requested, ..taken })
+}
+
+/// A UE that stays registered, of another AMF of the set, is taken over with its sessions. The UDM learns of this AMF when it has the UE: if the source keeps it, its
+/// registration stays as it is.
+pub(crate) async fn take_over(ue: Ue, brought: BroughtSessions) -> Result<UeHolder, ProcedureEnd> {
+    if let Err(why) = registration::subscribed(ue).await {
+        not_here(ue);
+        return Err(why);
+    }
+    let holder = here(ue, brought).await?;
+    if holder == UeHolder::AtSource {
+        ue.with(|p| p.amf.subscription = None); // of a registration that is not this AMF's
+    }
+    // The subscription was read a moment ago. A UDM that cannot register the UE now is asked at the UE's next registration.
+    if holder == UeHolder::Here
+        && let Err(ProcedureEnd::Interrupted(why)) = registration::subscribe(ue, None).await
+    {
+        return Err(why.into());
+    }
+    Ok(holder)
 }
 
 /// Step 10: the UE and its sessions are taken over.

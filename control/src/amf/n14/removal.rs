@@ -7,7 +7,7 @@ use std::sync::Arc;
 use whimbrel_ids::GlobalGnbId;
 use whimbrel_ngap::ie::CauseRadioNetwork;
 
-use super::registration::{self, BroughtSessions, UeHolder, not_here};
+use super::registration::{self, BroughtSessions, UeHolder};
 use super::send_n14;
 use super::source::{self, alone};
 use super::target::PATIENCE;
@@ -139,14 +139,7 @@ pub(crate) fn take_over(
     let ue = ue.on(Lane::Mobility);
     ue.start(Lane::Mobility, Procedure::UeContextTransfer, async move {
         let began = ue.now();
-        let settled = match crate::amf::registration::subscribe(ue, None).await {
-            Ok(()) => registration::here(ue, brought).await,
-            Err(why) => {
-                not_here(ue);
-                Err(why)
-            }
-        };
-        match settled {
+        match registration::take_over(ue, brought).await {
             Ok(UeHolder::Here) => {
                 let subject = ue.with(|p| p.subject());
                 let took = ue.now().since(began);
