@@ -228,10 +228,10 @@ impl Amf {
             .map(|(id, _)| id)
     }
 
-    /// The other AMF that serves a tracking area.
-    pub fn peer_amf_of(&self, tai: Tai) -> Option<PeerAmfId> {
-        let at = self.peer_amfs.iter().position(|n| tai.plmn == self.plmn && n.tacs.contains(&tai.tac))?;
-        u8::try_from(at).ok().map(PeerAmfId)
+    /// The other AMFs that serve a tracking area.
+    pub fn peer_amfs_of(&self, tai: Tai) -> impl Iterator<Item = PeerAmfId> {
+        let peers = (0u8..).map(PeerAmfId).zip(&self.peer_amfs);
+        peers.filter(move |(_, n)| tai.plmn == self.plmn && n.tacs.contains(&tai.tac)).map(|(id, _)| id)
     }
 }
 

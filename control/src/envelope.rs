@@ -413,6 +413,8 @@ pub enum Disposition {
     Elsewhere(Tmsi),
     /// The context was deleted; the slot is free.
     Ended,
+    /// Another AMF gives the UE to this one, or this one gives it to another: ask again when the context has had its next input.
+    NotYet,
 }
 
 /// An output with its name.

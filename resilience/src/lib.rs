@@ -27,7 +27,7 @@ pub use cta::{
     AmfQuery, AnswerTimes, ChargingQuery, Cta, CtaOrder, Entropy, Input, Inspect, LogLimits, N14Error,
     OrderOutcome, Outbox, PolicyQuery, ProtocolViolation, RemovalProgress, ReplicationCounters,
     RestorationOutcome, RestoreError, SmfQuery, StoredAmf, StoredUe, StoredUes, SurvivingState, TakeoverTime,
-    ToStore, UdmQuery, UpfChange, UpfDrainProgress, VersionFigures,
+    ToStore, UdmQuery, UpfChange, UpfDrainProgress, VersionFigures, handover_not_reached,
 };
 pub use peer_replicas::{PEER_LOST_AFTER, PeerMessageOutcome, PeerReplicaCounters, PeerReplicas};
 pub use version::CodeVersion;

@@ -55,7 +55,8 @@ impl Sim {
                 ue.is_connected() || !ue.is_idle() || ue.amf.implicit_deregistration_at.is_some();
             assert!(looked_after, "{id:?} would be kept for ever");
             // A UE that is registered for emergency services need not have a subscription (TS 23.501 §5.16.4.1).
-            if ue.amf.registered && !ue.amf.emergency {
+            // One that comes from another AMF of the set is registered there until this AMF has it.
+            if ue.amf.registered && !ue.amf.emergency && !ue.amf.comes_from_peer() {
                 let found = ue.amf.supi.and_then(|s| self.cta().find(s));
                 assert!(found.is_some(), "{id:?} is registered here and unknown to the UDM");
             }

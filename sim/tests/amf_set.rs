@@ -1,5 +1,7 @@
 //! AMFs of one set: a registered UE is served by another one than its own (TS 23.501 §5.19, §5.21.2), and an AMF that is to be removed gives its UEs to another.
 
+use std::time::Duration;
+
 use crate::common::amfs::*;
 use crate::common::by_hand::psi;
 use crate::common::*;
@@ -188,6 +190,28 @@ fn a_ue_that_comes_to_its_former_amf_is_served_there() {
     lives(&mut net, HERE);
     assert_eq!(registrations(&net), 1);
     no_violations(&net);
+}
+
+#[test] // at any moment of it: its request waits until one of the two AMFs has it
+fn a_ue_that_requests_service_while_it_is_given_is_served() {
+    for micros in (0..40_000).step_by(500) {
+        let mut net = set(9);
+        let sessions = addresses(at_home(&net).unwrap());
+        go_idle(&mut net, UE);
+        remove(&mut net, Some(PeerAmfId(0)));
+        net.settle(Duration::from_micros(micros));
+        net.move_ue(UE, THERE);
+        net.command(UE, UeCommand::ServiceRequest);
+        net.settle(SECOND * 6);
+        assert_eq!(net.ue_ref(UE).state(), MmState::Registered, "after {micros} µs");
+        lives(&mut net, THERE);
+        assert_eq!(
+            (addresses(peer_amf(&net).unwrap()), registrations(&net)),
+            (sessions, 1),
+            "after {micros} µs"
+        );
+        no_violations(&net);
+    }
 }
 
 #[test] // each message of it is lost, or comes twice, or is the last, or an AMF dies as it comes

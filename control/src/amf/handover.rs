@@ -86,10 +86,10 @@ pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: Option<HandoverTarget>
     // No gNB of this AMF: perhaps one of a peer AMF.
     if to.is_none()
         && let Ok(tai) = to_gnb(&m)
-        && let Some(peer) = ue.config().amf.peer_amf_of(tai)
+        && let Some(targets) = n14::source::TargetAmfs::of(ue, tai)
     {
         predicted_handover::withdraw(ue);
-        return n14::source::start(ue, m, peer);
+        return n14::source::start(ue, m, targets);
     }
     let to = match check(ue, &m, to) {
         Ok(to) => to,

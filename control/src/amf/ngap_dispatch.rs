@@ -43,16 +43,22 @@ pub(crate) fn initial_ue_message(
         Err(refusal) => return refuse_first(ue, association, refusal.error_indication()),
     };
     let (known, connected) = ue.with(|p| (p.amf.security.current.is_some(), p.amf.connection.is_some()));
-    // A UE that has not arrived yet is still its former AMF's.
-    // Nor is one that another AMF has by now.
+    // A UE that has not arrived yet is still its former AMF's. Nor is one here that another AMF has by now.
     let is_here = |p: &mut UeContext| {
         let has_left = p.amf.outbound().is_some_and(|d| d.given.is_some());
-        !has_left && (p.amf.mobility.context_transfer.is_none() || p.amf.tmsi.is_some())
+        !has_left && (p.amf.tmsi.is_some() || p.amf.inbound().is_none_or(|a| a.is_forwarded()))
+    };
+    let is_in_transfer = |p: &mut UeContext| {
+        let leaves = p.amf.outbound().is_some_and(|d| d.is_leaving);
+        leaves || p.amf.inbound().is_some_and(|a| a.is_forwarded())
     };
     let bears = |p: &mut UeContext| m.five_g_s_tmsi.is_none_or(|t| p.amf.bears(t.tmsi)) && is_here(p);
     // An unauthenticated UE has no 5G-TMSI: a message with one is for the earlier UE of this slot.
     if known && !ue.with(bears) || !known && connected {
         return ue.update_batch(|b| b.disposition = Disposition::OtherUe);
+    }
+    if known && ue.with(is_in_transfer) {
+        return ue.update_batch(|b| b.disposition = Disposition::NotYet);
     }
     match nas::receive_first(ue, &m.nas_pdu, known, addressed) {
         FirstNasMessage::OtherUe => ue.update_batch(|b| b.disposition = Disposition::OtherUe),

@@ -70,7 +70,9 @@ pub(crate) fn page_if_awaited(ue: Ue) {
         let busy = p.lanes.procedure(Lane::Mobility).is_some_and(|l| l == Procedure::Paging);
         let awaited = needed || p.amf.deregistration_requested;
         let awaited = awaited || location_reporting::is_requested(p, now);
-        p.amf.connection.is_none() && p.amf.registered && awaited && !busy
+        // A UE that goes from one AMF to another is paged by the one that has it then.
+        let moves = p.amf.mobility.context_transfer.is_some();
+        p.amf.connection.is_none() && p.amf.registered && awaited && !busy && !moves
     });
     if !page_now {
         return;

@@ -69,6 +69,7 @@ impl NamfCommunication for Amf {
                 secured: connection.is_some_and(|c| c.secured),
                 context_set_up: connection.is_some_and(|c| c.context_set_up),
                 incoming: p.amf.inbound().is_some(),
+                leaving: p.amf.outbound().is_some(),
                 tai: p.amf.location.tai,
             }
         })

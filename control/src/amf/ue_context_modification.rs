@@ -1,4 +1,4 @@
-//! UE context modification: TS 38.413 §8.3.4. The gNB gets a new K_gNB, a new UE-AMBR, or new paging parameters of the UE.
+//! UE context modification: TS 38.413 §8.3.4. The gNB gets a new K_gNB, a new UE-AMBR, new paging parameters of the UE, or a new GUAMI.
 
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::SecurityKey;
@@ -42,6 +42,17 @@ pub(crate) async fn new_assistance(ue: Ue) -> Result<(), ProcedureEnd> {
     if m.core_network_assistance_information_for_inactive.is_none() {
         return Ok(());
     }
+    match answered(ue, m).await {
+        Err(ProcedureEnd::Refused(_)) => Ok(()),
+        other => other,
+    }
+}
+
+/// The GUAMI of this AMF, which has taken the UE over from another one of its set: the gNB sends the UE's messages here, also when that one is unavailable. If it refuses,
+/// it goes by AMF STATUS INDICATION alone.
+pub(crate) async fn new_guami(ue: Ue) -> Result<(), ProcedureEnd> {
+    let Some(mut m) = request(ue) else { return Ok(()) };
+    m.new_guami = Some(ue.config().amf.guami());
     match answered(ue, m).await {
         Err(ProcedureEnd::Refused(_)) => Ok(()),
         other => other,

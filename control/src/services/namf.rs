@@ -37,6 +37,8 @@ pub(crate) struct UeState {
     pub(crate) context_set_up: bool,
     /// The UE comes from another AMF, and its sessions were not handed over yet.
     pub(crate) incoming: bool,
+    /// The UE goes to another AMF, or has gone there, with its sessions.
+    pub(crate) leaving: bool,
     /// The tracking area where it was last seen.
     pub(crate) tai: Option<Tai>,
 }

@@ -544,6 +544,10 @@ pub(crate) fn report(ue: Ue, upf: UpfId, psi: u8, octets: &[u8]) {
         })
     };
     let known = PduSessionId::new(psi).and_then(|psi| Some((psi, at(&psi)?.2)));
+    // The session is being given to another SMF, to which the UPF sends the report then. An answer that it is unknown would delete it.
+    if known.is_none() && ue.amf().ue_state(ue).leaving {
+        return;
+    }
     let (Some((psi, up_seid)), Ok(Message::SessionReportRequest(m))) = (known, Message::parse(&frame)) else {
         let unknown = SessionReportResponse::new(Cause::SessionContextNotFound);
         return answer_report(ue, upf, Seid(0), frame.header.sequence, unknown);
@@ -554,7 +558,9 @@ pub(crate) fn report(ue: Ue, upf: UpfId, psi: u8, octets: &[u8]) {
     let mut response = SessionReportResponse::new(Cause::RequestAccepted);
     response.update_bar = m.downlink_data_report.is_some().then(|| extended(ue)).flatten();
     answer_report(ue, upf, seid, frame.header.sequence, response);
-    if m.downlink_data_report.is_some() && await_user_plane(ue, psi) {
+    // A session that the former SMF is giving to this one is activated when it is here.
+    let is_here = up_seid.is_some();
+    if m.downlink_data_report.is_some() && await_user_plane(ue, psi) && is_here {
         ue.amf().downlink_data(ue, psi);
     }
     if m.report_type.has(ReportType::UPIR) {

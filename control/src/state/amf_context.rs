@@ -203,13 +203,17 @@ impl AmfContext {
 
     /// Aborts the transfer: the UE stays. Skips NAS COUNTs that the peer AMF may have used.
     pub(crate) fn abort_outbound(&mut self) -> Option<OutboundTransfer> {
+        let d = self.abort_unused_outbound()?;
+        if d.may_have_come() {
+            self.security.current.iter_mut().for_each(|s| s.leave_out(PEER_AMF_DOWNLINK_COUNTS));
+        }
+        Some(d)
+    }
+
+    /// The same where the peer AMF has used none.
+    pub(crate) fn abort_unused_outbound(&mut self) -> Option<OutboundTransfer> {
         match *self.mobility.context_transfer.take_if(|b| matches!(**b, ContextTransfer::Outbound(_)))? {
-            ContextTransfer::Outbound(d) => {
-                if d.may_have_come() {
-                    self.security.current.iter_mut().for_each(|s| s.leave_out(PEER_AMF_DOWNLINK_COUNTS));
-                }
-                Some(d)
-            }
+            ContextTransfer::Outbound(d) => Some(d),
             ContextTransfer::Inbound(_) => None,
         }
     }
@@ -220,6 +224,11 @@ impl AmfContext {
             Some(ContextTransfer::Inbound(a)) => Some(a),
             _ => None,
         }
+    }
+
+    /// Whether another AMF is giving the UE to this one.
+    pub fn comes_from_peer(&self) -> bool {
+        self.inbound().is_some()
     }
 
     pub(crate) fn set_reach(&mut self, reach: ReachabilityParameters) {

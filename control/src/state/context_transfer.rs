@@ -34,6 +34,8 @@ pub(crate) struct OutboundTransfer {
     pub(crate) held_uplink: Vec<(AssociationId, Arc<[u8]>)>,
     /// Its connection goes along.
     pub(crate) is_connected: bool,
+    /// It has arrived there, and its sessions are being given to the target.
+    pub(crate) is_leaving: bool,
     /// It has arrived there, with these sessions.
     pub(crate) given: Option<Vec<HandedOverSession>>,
 }
@@ -49,6 +51,7 @@ impl OutboundTransfer {
             held: Vec::new(),
             held_uplink: Vec::new(),
             is_connected: false,
+            is_leaving: false,
             given: None,
         }
     }

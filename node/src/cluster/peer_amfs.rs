@@ -12,7 +12,9 @@ use whimbrel_control::amf::PeerAmfId;
 use whimbrel_ids::{AmfId, Instant};
 use whimbrel_link::{ClusterKey, Event, LinkEvents, LinkId, LinkSettings, Links};
 use whimbrel_resilience::link::PeerAmfHello;
-use whimbrel_resilience::{N14Error, PEER_LOST_AFTER, PeerMessageOutcome, PeerReplicas, ToStore};
+use whimbrel_resilience::{
+    N14Error, PEER_LOST_AFTER, PeerMessageOutcome, PeerReplicas, ToStore, handover_not_reached,
+};
 
 use super::rejected_peers::RejectedPeers;
 use crate::config::PeerAmfs as Config;
@@ -237,6 +239,11 @@ impl PeerAmfs {
 
     /// Sends a message of the CTA, without a UE's state where the peer AMF has it. For one that is not connected, its replicas answer, so that no UE waits.
     pub fn send_message(&mut self, now: Instant, to: PeerAmfId, message: Flat) {
+        if !self.is_connected(to)
+            && let Some(answer) = handover_not_reached(&message)
+        {
+            return self.answers.push((to, answer));
+        }
         let lost = self.all.get(usize::from(to.0)).and_then(|n| n.down_since);
         if lost.is_some_and(|since| now.since(since) >= PEER_LOST_AFTER)
             && let Some(answer) = self.replicas.answer_in_place_of(to, &message)

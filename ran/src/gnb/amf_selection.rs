@@ -6,7 +6,7 @@
 //!
 //! Not supported: further associations with one AMF (TS 38.412 §7), and OVERLOAD START of one AMF alone, which holds for all.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use whimbrel_ids::{AmfUeNgapId, Guami, RanUeNgapId};
 use whimbrel_ngap::{
@@ -128,6 +128,8 @@ pub struct AmfSelection {
     amfs: Vec<SelectableAmf>,
     /// The AMF of each UE-associated connection.
     ues: BTreeMap<RanUeNgapId, AmfIndex>,
+    /// Connections that go on with a backup AMF, which has sent nothing on them yet.
+    given_to_backup: BTreeSet<RanUeNgapId>,
     /// NG SETUP REQUEST of the gNB.
     setup_request: Vec<u8>,
     /// The state machine has an association.
@@ -144,6 +146,7 @@ impl AmfSelection {
         Self {
             amfs: (0..amfs).map(|_| SelectableAmf::default()).collect(),
             ues: BTreeMap::new(),
+            given_to_backup: BTreeSet::new(),
             setup_request: Vec::new(),
             connected: false,
             answered: None,
@@ -251,7 +254,7 @@ impl AmfSelection {
             }
             Some((ProcedureCode::AMF_STATUS_INDICATION, _)) => {
                 if let Ok(Message::AmfStatusIndication(m)) = Message::decode(&octets) {
-                    self.becomes_unavailable(amf, &m);
+                    self.becomes_unavailable(gnb, amf, &m);
                     return self.announce_guamis();
                 }
             }
@@ -262,7 +265,8 @@ impl AmfSelection {
                     && let Some(holder) = self.ues.get_mut(&id)
                     && connection(&id).is_none_or(|known| Some(known) == found.amf_ue_ngap_id)
                 {
-                    moved = (core::mem::replace(holder, amf) != amf).then_some(id);
+                    let is_first = core::mem::replace(holder, amf) != amf || self.given_to_backup.remove(&id);
+                    moved = is_first.then_some(id);
                 }
             }
             None => {}
@@ -281,14 +285,26 @@ impl AmfSelection {
         }
     }
 
-    /// AMF STATUS INDICATION (TS 38.413 §8.7.6).
-    fn becomes_unavailable(&mut self, amf: AmfIndex, m: &AmfStatusIndication) {
+    /// AMF STATUS INDICATION (TS 38.413 §8.7.6). Connected UEs go on with the backup AMF (TS 23.501 §5.21.2.2.1), also when the association with their former one ends.
+    fn becomes_unavailable(&mut self, gnb: &Gnb, amf: AmfIndex, m: &AmfStatusIndication) {
         let Some(of) = self.amfs.get_mut(amf.index()) else { return };
         for item in &m.unavailable_guami_list {
             of.guamis.retain(|served| served.guami != item.guami);
             of.unavailable.retain(|u| u.guami != item.guami);
             let backup = item.backup_amf_name.clone();
             of.unavailable.push(UnavailableGuami { guami: item.guami, backup });
+        }
+        for item in &m.unavailable_guami_list {
+            let Some(backup) = item.backup_amf_name.as_deref().and_then(|name| self.named(name)) else {
+                continue;
+            };
+            let of_guami = self.ues.iter_mut().filter(|(id, holder)| {
+                **holder == amf && gnb.guami_of(**id).is_none_or(|guami| guami == item.guami)
+            });
+            for (id, holder) in of_guami {
+                *holder = backup;
+                self.given_to_backup.insert(*id);
+            }
         }
     }
 
@@ -311,6 +327,7 @@ impl AmfSelection {
         let lost: Vec<RanUeNgapId> =
             self.ues.iter().filter(|(_, of)| **of == amf).map(|(id, _)| *id).collect();
         self.ues.retain(|_, of| *of != amf);
+        self.given_to_backup.retain(|id| self.ues.contains_key(id));
         for some in lost.chunks(RESET_ITEMS) {
             self.reset(some);
         }
@@ -363,7 +380,7 @@ impl AmfSelection {
             ProcedureCode::ERROR_INDICATION if self.answered.is_some() => self.answered,
             _ => match found.ran_ue_ngap_id {
                 Some(id) => {
-                    let to = self.holder(gnb, id).or(self.answered);
+                    let to = self.amf_of(id).or(self.answered);
                     to.map(|amf| self.ues.insert(id, amf));
                     to
                 }
@@ -382,6 +399,7 @@ impl AmfSelection {
             && let Some(id) = found.ran_ue_ngap_id
         {
             self.ues.remove(&id);
+            self.given_to_backup.remove(&id);
         }
     }
 
@@ -413,16 +431,6 @@ impl AmfSelection {
         for (amf, items) in parts {
             let part = NgReset::new(m.cause.clone(), ResetType::PartOfNgInterface(items));
             self.send_to(amf, 0, Message::from(part).to_vec());
-        }
-    }
-
-    /// The AMF that holds a UE, or the one to which it has gone from an AMF that has become unavailable.
-    fn holder(&self, gnb: &Gnb, id: RanUeNgapId) -> Option<AmfIndex> {
-        let holder = self.amf_of(id)?;
-        let of = self.amfs.get(holder.index())?;
-        match of.elsewhere(|g| gnb.guami_of(id).is_none_or(|of| of == g)) {
-            Elsewhere::Yes(Some(name)) => self.named(name).or(Some(holder)),
-            Elsewhere::Yes(None) | Elsewhere::No => Some(holder),
         }
     }
 
@@ -619,6 +627,10 @@ mod tests {
         network.says(0, 0, update);
         assert_eq!(network.sent.last().map(|sent| sent.amf.0), Some(0), "the acknowledgement");
         assert_eq!(network.connects(3, Some(0)).unwrap().0, 0);
+        network.amf(0, AmfInput::Down);
+        assert_eq!(network.released, [UeId(3)], "the first stays connected when its former AMF has stopped");
+        // On the stream that its present AMF chooses: a violation would panic.
+        network.says(2, 5, downlink(9, id));
     }
 
     #[test] // TS 23.501 §5.21.2.2.1: an AMF that goes on with a connection sends over its own association

@@ -49,6 +49,8 @@ pub(super) struct FirstMessageQuery {
 pub(super) struct Asks {
     by_input: BTreeMap<(UeId, u64), FirstMessageQuery>,
     under_way: BTreeSet<(AssociationId, u64)>,
+    /// First messages of UEs that are in transfer between two AMFs. They are asked about again when the context has had its next input.
+    waiting: BTreeMap<UeId, FirstMessage>,
 }
 
 impl Asks {
@@ -62,6 +64,21 @@ impl Asks {
         let asked = self.by_input.remove(&(ue, clock))?;
         self.under_way.remove(&(asked.first.association, asked.first.digest));
         Some(asked)
+    }
+
+    /// The UE is in transfer: a later first message of it replaces the one that waits.
+    fn wait(&mut self, ue: UeId, first: FirstMessage) {
+        self.under_way.insert((first.association, first.digest));
+        if let Some(former) = self.waiting.insert(ue, first) {
+            self.under_way.remove(&(former.association, former.digest));
+        }
+    }
+
+    /// The first message that waits for the next input of this UE.
+    pub(super) fn take_waiting(&mut self, ue: UeId) -> Option<FirstMessage> {
+        let first = self.waiting.remove(&ue)?;
+        self.under_way.remove(&(first.association, first.digest));
+        Some(first)
     }
 
     /// The unanswered questions to a UE between these clocks.
@@ -110,16 +127,27 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         if self.free_ran_ue_ngap_id(now, first.association, peek.ran_ue_ngap_id, first.digest, out) {
             return self.repeated(peek, &first, out);
         }
+        self.ask_named(now, peek, first, out);
+    }
+
+    /// Asks the context of the UE that the message names.
+    fn ask_named(&mut self, now: Instant, peek: &Peek, first: FirstMessage, out: &mut Outbox) {
         let amf_id = self.config.amf.amf_id;
         let ours = peek.five_g_s_tmsi.filter(|t| t.set == amf_id.set() && t.pointer == amf_id.pointer());
-        let named = match ours {
-            Some(t) => self.slots.by_tmsi(t.tmsi),
-            None => self.arrived(&first.octets, peek.five_g_s_tmsi),
-        };
+        // A UE may come back with a 5G-GUTI that this AMF had given it before it went to another one.
+        let named = ours.and_then(|t| self.slots.by_tmsi(t.tmsi));
+        let named = named.or_else(|| self.arrived(&first.octets, peek.five_g_s_tmsi));
         match named {
             Some(ue) if self.is_served(ue) => self.ask(now, ue, first, Candidate::Named, out),
             Some(_) => self.refuse_first(now, &first, "cpfs", out),
             None => self.ask_new_slot(now, first, false, out),
+        }
+    }
+
+    /// A UE that was in transfer has had an input: the message that waited for that may go to another context now.
+    pub(super) fn ask_again(&mut self, now: Instant, first: FirstMessage, out: &mut Outbox) {
+        if let Some(peek) = whimbrel_ngap::peek(&first.octets) {
+            self.ask_named(now, &peek, first, out);
         }
     }
 
@@ -245,6 +273,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             }
             (Candidate::NamedWithin { new_slot }, Disposition::OtherUe) => {
                 self.ask(now, new_slot, first, Candidate::NewSlotAgain, out);
+            }
+            (Candidate::Named, Disposition::NotYet) => self.asked.wait(ue, first),
+            (Candidate::NamedWithin { new_slot }, Disposition::NotYet) => {
+                self.vacate(now, new_slot, out);
+                self.asked.wait(ue, first);
             }
             (Candidate::NamedWithin { new_slot }, _) => self.vacate(now, new_slot, out),
             // Its slot was freed before it was asked: it gets another one.

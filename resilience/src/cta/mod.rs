@@ -60,7 +60,7 @@ pub(crate) use external::{ExternalSource, ExternalValues};
 use first::{Asks, FirstMessage, FirstMessageQuery};
 use n4::N4Arrival;
 use n14::ArrivedUes;
-pub use n14::N14Error;
+pub use n14::{N14Error, handover_not_reached};
 pub use order::{CtaOrder, OrderOutcome};
 use path_switches::PathSwitches;
 use questions::Questions;
@@ -777,6 +777,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             return false;
         }
         let disposition = batch.disposition;
+        let waited = (disposition != Disposition::NotYet).then(|| self.asked.take_waiting(ue)).flatten();
         let rests_at = batch.connected.filter(|_| batch.idle).map(|on| on.association);
         self.inspect.released(ue, clock, &batch);
         self.release(now, (ue, clock), from, batch, asked.as_ref(), out);
@@ -785,6 +786,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
         if let Some(association) = rests_at {
             self.follow_to_gnb(now, ue, association, out);
+        }
+        if let Some(first) = waited {
+            self.ask_again(now, first, out);
         }
         true
     }
@@ -811,7 +815,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         if batch.tmsi_taken {
             self.slots.tmsi_taken(ue);
         }
-        let begins = !matches!(batch.disposition, Disposition::OtherUe | Disposition::Elsewhere(_));
+        let begins = !matches!(
+            batch.disposition,
+            Disposition::OtherUe | Disposition::NotYet | Disposition::Elsewhere(_)
+        );
         let former = asked.filter(|_| begins).map(|a| (a.amf_ue_ngap_id, self.begun(ue, a)));
         // A gNB that asks for the UE's path may still have another connection of it, whose release keeps to its stream.
         let left = || Some((self.slots.path_switch_pending(ue)?, self.slots.stream_begun(ue)));
@@ -847,7 +854,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 Effect::Page { tais, near, cells, octets } => {
                     self.page(now, &tais, (&near, &cells), &octets, out);
                 }
-                Effect::PeerAmf { to, octets } => out.n14.push((to, octets)),
+                Effect::PeerAmf { to, octets } => {
+                    self.leaves(ue, &octets);
+                    out.n14.push((to, octets));
+                }
                 Effect::Broker(request) => {
                     let gnb = connected.map(|on| on.association);
                     self.ask_broker(now, gnb, (ue, to, request), out);

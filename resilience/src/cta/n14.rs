@@ -4,7 +4,7 @@
 //! itself. An unknown relation is refused. An AMF that asks for a context ([`N14Body::TransferUeContext`]) names the UE by its 5G-TMSI, and
 //! the answer carries the relation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ use whimbrel_control::amf::{
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{Checkpoint, Flat, FlatError, HandoverTarget, OutputId, Payload, UeId, UpfId};
 use whimbrel_ids::{AmfId, Instant, STmsi, Tmsi};
-use whimbrel_ngap::ie::{Cause, CauseMisc, CauseRadioNetwork};
+use whimbrel_ngap::ie::{Cause, CauseMisc, CauseRadioNetwork, CauseTransport};
 
 use super::remote_amfs::NO_GNB;
 use super::{Cta, Entropy, Inspect, Outbox};
@@ -55,6 +55,8 @@ pub(super) struct ArrivedUes {
     /// By their 5G-GUTIs of other AMFs: a UE uses that one until it has received a new one (TS 24.501 §5.5.1.3.8 c).
     by_guti: BTreeMap<(AmfId, Tmsi), UeId>,
     by_ue: BTreeMap<UeId, ArrivedUe>,
+    /// UEs that have gone to a peer AMF. Their contexts stay for a moment, to answer it again.
+    gone: BTreeSet<UeId>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -80,6 +82,7 @@ impl ArrivedUes {
 
     /// A UE is gone.
     pub(super) fn remove(&mut self, ue: UeId) {
+        self.gone.remove(&ue);
         let Some(ArrivedUe { from, relation, gutis }) = self.by_ue.remove(&ue) else { return };
         self.by_relation.remove(&(from, relation));
         for guti in gutis {
@@ -112,10 +115,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
     /// The UE that a peer AMF asks for: of this AMF, or taken over from another one.
     fn shown(&self, shown: &UeProof) -> Option<UeId> {
-        match shown.amf_id == self.config.amf.amf_id {
-            true => self.slots.by_tmsi(shown.tmsi),
-            false => self.arrivals.by_guti.get(&(shown.amf_id, shown.tmsi)).copied(),
-        }
+        let ours = (shown.amf_id == self.config.amf.amf_id).then(|| self.slots.by_tmsi(shown.tmsi)).flatten();
+        ours.or_else(|| self.arrivals.by_guti.get(&(shown.amf_id, shown.tmsi)).copied())
     }
 
     /// Handles a message of a peer AMF.
@@ -202,6 +203,19 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         };
         self.inbox.push_back((ue, Payload::PeerAmf { from, octets: octets.into(), target }));
         Ok(())
+    }
+
+    /// Whether the UE has gone to a peer AMF, which has registered it at the UDM.
+    pub(super) fn has_left(&self, ue: UeId) -> bool {
+        self.arrivals.gone.contains(&ue)
+    }
+
+    /// A message of a UE goes to a peer AMF: by this one the UE may be gone.
+    pub(super) fn leaves(&mut self, ue: UeId, message: &Flat) {
+        let body = N14::from_octets(message.octets()).map(|n14| n14.body);
+        if matches!(body, Ok(N14Body::Completed(TransferCompletion::HandedOver(_)))) {
+            self.arrivals.gone.insert(ue);
+        }
     }
 
     /// Accepts one context for the slot that asked for it; its relation leads there from now on.
@@ -309,6 +323,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             refuse(from, relation, CauseRadioNetwork::UnknownTargetId, out);
             return Err(N14Error::Unknown);
         };
+        // An AMF that is to be removed takes no UE: another one of the set does.
+        if self.removal.is_some() {
+            refuse(from, relation, CauseMisc::ControlProcessingOverload, out);
+            return Err(N14Error::Unknown);
+        }
         let limits = self.config.limits;
         let crowded = self.slots.unauthenticated_ues_on(association) >= limits.unauthenticated_ues_per_gnb
             || self.slots.unauthenticated_ues() >= limits.unauthenticated_ues;
@@ -333,6 +352,14 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
         Ok((ue, Some(HandoverTarget { association, amf_ue_ngap_id, tacs, slices })))
     }
+}
+
+/// The answer in place of a peer AMF that is not connected to a handover request: the UE goes to another AMF of the target's set, or stays.
+pub fn handover_not_reached(message: &Flat) -> Option<Flat> {
+    let N14 { relation, body } = N14::from_octets(message.octets()).ok()?;
+    let body = matches!(body, N14Body::CreateUeContext(_))
+        .then(|| N14Body::not_created(CauseTransport::TransportResourceUnavailable, None))?;
+    Some(N14 { relation, body }.to_flat())
 }
 
 /// Refuses a UE.

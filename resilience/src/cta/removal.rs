@@ -25,6 +25,7 @@ pub(super) struct Removal {
     /// The slot at which the next slice begins.
     next: u32,
     due: Instant,
+    began: Instant,
     /// Rounds over all UEs until now.
     rounds: u8,
     /// A UE that is still connected was found in this round.
@@ -33,10 +34,11 @@ pub(super) struct Removal {
     announced: bool,
 }
 
-/// Rounds before gNBs are informed, and at most so many while a connected UE is left: from then on gNBs send the messages of its connection to the other AMF. So a procedure
-/// that runs in the first round, and packet forwarding after a handover, may have ended in the last. A UE that has gone can be reached by way of this AMF for longer
-/// than they take (`REPEAT_ANSWER` in control/src/amf/n14/source.rs).
-const ROUNDS_BEFORE: std::ops::RangeInclusive<u8> = 4..=20;
+/// Rounds before gNBs are informed: a procedure that runs in the first may have ended in the last.
+const ROUNDS_BEFORE: u8 = 4;
+/// How much later they are informed while a connected UE is left, such as one with packet forwarding after a handover: from then on gNBs send the messages of its connection
+/// to the other AMF. A UE that has gone can be reached by way of this AMF for longer (`REPEAT_ANSWER` in control/src/amf/n14/source.rs).
+const CONNECTED_FOR: Duration = Duration::from_secs(2);
 
 /// How far a removal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +57,15 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         let successor = to.and_then(|to| self.config.amf.peer_amfs.get(usize::from(to.0)));
         let name = successor.filter(|peer| self.config.amf.is_of_set(peer.amf_id)).map(|p| p.name.clone());
         let to = to.filter(|_| name.is_some());
-        self.removal = to.map(|to| Removal { to, next: 0, due: now, rounds: 0, connected_left: false, announced: false });
+        self.removal = to.map(|to| Removal {
+            to,
+            next: 0,
+            due: now,
+            began: now,
+            rounds: 0,
+            connected_left: false,
+            announced: false,
+        });
         let result = self.ran.hand_over_to(now, name);
         self.operator_output(now, result, out);
     }
@@ -88,8 +98,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 removal.rounds = removal.rounds.saturating_add(1);
                 let connected_left = removal.connected_left;
                 removal.connected_left = false;
-                let is_time = removal.rounds >= *ROUNDS_BEFORE.start() && !connected_left
-                    || removal.rounds >= *ROUNDS_BEFORE.end();
+                let is_late = now >= removal.began + CONNECTED_FOR;
+                let is_time = removal.rounds >= ROUNDS_BEFORE && (!connected_left || is_late);
                 if is_time && !removal.announced {
                     removal.announced = true;
                     let result = self.ran.retire();

@@ -27,10 +27,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         let UdmQuery { ue, to, request } = query;
         if self.config.udm == UdmFunction::Remote && request.is_for_remote_udm() {
             if let UdmRequest::Deregister(supi) = request {
-                // A UE that registered in another slot, or at another AMF, leaves that registration alone.
+                // A UE that registered in another slot, or at another AMF, leaves that registration alone. So does one that has just gone to one.
                 let registered = self.directory.registered(supi) == Some(ue);
                 self.directory.follow(ue, &request, UdmAnswer::Deregistered);
-                if !registered {
+                if !registered || self.has_left(ue) {
                     return;
                 }
             }

@@ -12,7 +12,7 @@ use crate::CodeVersion;
 
 /// Version of the link messages, raised with every change of a message or of a snapshot ([`crate::cta_replica::Snapshot`]). The test of
 /// `stored.rs` guards the former, that of `cta_replica/record.rs` the latter.
-pub(super) const LINK_VERSION: u16 = 26;
+pub(super) const LINK_VERSION: u16 = 27;
 /// What links of this program begin with.
 const MAGIC: [u8; 8] = *b"whimbrel";
 /// Octets of [`LinkVersions`].

@@ -45,6 +45,10 @@ pub(crate) fn transfer(ue: Ue, to: PeerAmfId, relation: Relation, shown: UeProof
     if ue.with(|p| p.amf.outbound().is_some_and(|d| d.is(to, relation))) {
         return super::deliver(ue, N14Body::TransferUeContext(shown)); // the answer was lost
     }
+    // It is given to one AMF at this moment. The request is repeated.
+    if ue.with(|p| p.amf.outbound().is_some_and(|d| d.given.is_none()) || p.amf.inbound().is_some()) {
+        return out_of_state(ue);
+    }
     let Some(before) = ue.with(|p| signed(p, &shown.nas)) else {
         return send_n14(ue, to, relation, N14Body::UeContextNotTransferred(asker));
     };
@@ -68,12 +72,18 @@ pub(crate) fn transfer(ue: Ue, to: PeerAmfId, relation: Relation, shown: UeProof
             }
             return;
         }
-        leave(ue, began, REGISTRATION, give).await;
+        leave(ue, began, REGISTRATION, false, give).await;
     });
 }
 
-/// The UE's state was sent: awaits that the other AMF has the UE, for `patience`. `give` sends the state again.
-pub(super) async fn leave(ue: Ue, began: Instant, patience: Duration, give: impl Fn() -> bool) {
+/// The UE's state was sent: awaits that the other AMF has the UE, for `patience`. `give` sends the state again. `forwarded`: the other AMF had not asked for it.
+pub(super) async fn leave(
+    ue: Ue,
+    began: Instant,
+    patience: Duration,
+    forwarded: bool,
+    give: impl Fn() -> bool,
+) {
     match registered(ue, patience, give).await {
         Ok(()) => {
             let (subject, took) = (ue.with(|p| p.subject()), ue.now().since(began));
@@ -87,7 +97,12 @@ pub(super) async fn leave(ue: Ue, began: Instant, patience: Duration, give: impl
             deregistration::implicitly(ue, DeregistrationReason::Superseded);
         }
         Err(why) => {
-            if let Some(d) = ue.with(|p| p.amf.abort_outbound()) {
+            let aborted = ue.with(|p| match (why, forwarded) {
+                // An AMF that refuses a context before it has the UE has sent it nothing.
+                (NotLeft::Refused, true) => p.amf.abort_unused_outbound(),
+                _ => p.amf.abort_outbound(),
+            });
+            if let Some(d) = aborted {
                 if why == NotLeft::Silent {
                     send_n14(ue, d.to, d.relation, N14Body::ReleaseUeContext);
                 }
@@ -153,6 +168,7 @@ async fn registered(ue: Ue, patience: Duration, give: impl Fn() -> bool) -> Resu
         match *body {
             N14Body::Registered { smf, sessions } => {
                 let stays = ue.with(|p| p.amf.outbound().is_some_and(|d| d.is_connected));
+                source::leaves(ue);
                 let admitted: Option<&[_]> = if stays { None } else { Some(&[]) };
                 let given = ue
                     .smf()

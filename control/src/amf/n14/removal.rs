@@ -11,7 +11,9 @@ use super::registration::{self, BroughtSessions, UeHolder};
 use super::send_n14;
 use super::source::{self, alone};
 use super::target::PATIENCE;
-use crate::amf::{an_release, end, ngap_dispatch, paging, reach};
+use crate::amf::{
+    an_release, configuration_update, end, ngap_dispatch, paging, reach, ue_context_modification,
+};
 use crate::envelope::{AssociationId, HandoverTarget};
 use crate::event::Event;
 use crate::flat::Checkpoint;
@@ -63,7 +65,7 @@ pub(crate) fn relocate(ue: Ue, to: PeerAmfId, gnb: Option<GlobalGnbId>) {
             }
             return;
         }
-        registration::leave(ue, began, PATIENCE * 3, || false).await;
+        registration::leave(ue, began, PATIENCE * 3, true, || false).await;
     });
 }
 
@@ -144,8 +146,10 @@ pub(crate) fn take_over(
                 let subject = ue.with(|p| p.subject());
                 let took = ue.now().since(began);
                 ue.event(Event::Completed { procedure: Procedure::UeContextTransfer, subject, took });
+                if ue.with(|p| p.amf.connection.is_some()) {
+                    return give_new_names(ue).await;
+                }
                 paging::page_if_awaited(ue);
-                end::arm_inactivity_timer(ue);
             }
             Ok(UeHolder::AtSource) => {
                 ended(ue, Refusal::Protocol("the AMF that forwarded the UE context keeps the UE"))
@@ -155,6 +159,14 @@ pub(crate) fn take_over(
             Err(ProcedureEnd::Interrupted(why)) => end::interrupted(ue, why),
         }
     });
+}
+
+/// gNB and UE learn of the AMF that has the connection by its GUAMI and 5G-GUTI.
+async fn give_new_names(ue: Ue) {
+    match ue_context_modification::new_guami(ue).await {
+        Err(ProcedureEnd::Interrupted(why)) => end::interrupted(ue, why),
+        _ => configuration_update::reallocate_guti(ue),
+    }
 }
 
 fn take(

@@ -5,9 +5,9 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use whimbrel_ids::Instant;
+use whimbrel_ids::{Instant, Tai};
 use whimbrel_ngap::Message;
-use whimbrel_ngap::ie::{Cause, CauseRadioNetwork, UeNgapIdPair};
+use whimbrel_ngap::ie::{Cause, CauseMisc, CauseRadioNetwork, CauseTransport, UeNgapIdPair};
 use whimbrel_ngap::msg::{
     HandoverCancel, HandoverCancelAcknowledge, HandoverFailure, HandoverRequestAcknowledge, HandoverRequired,
 };
@@ -18,7 +18,7 @@ use crate::amf::connection::lost;
 use crate::amf::handover::{self, FORWARDING, FailedHandover};
 use crate::amf::mobility_restrictions::permitted;
 use crate::amf::n2::{ids, release_command, send, send_nas, send_release_command};
-use crate::amf::{predicted_handover, target};
+use crate::amf::{paging, predicted_handover, target, udm_client};
 use crate::envelope::AssociationId;
 use crate::event::{Event, MessageDropReason};
 use crate::flat::{self, Checkpoint};
@@ -34,13 +34,32 @@ use crate::state::{
     ContextTransfer, DownlinkProtection, HandoverSessions, OutboundTransfer, Phase, UeContext,
 };
 
+/// The AMFs of a handover's target: all of the set that serves its tracking area. The first is asked, and the next one if that cannot be reached or does not have the gNB.
+/// UEs begin at different ones.
+pub(crate) struct TargetAmfs {
+    first: PeerAmfId,
+    others: Vec<PeerAmfId>,
+}
+
+impl TargetAmfs {
+    /// `None`: no other AMF serves the tracking area.
+    pub(crate) fn of(ue: Ue, tai: Tai) -> Option<Self> {
+        let mut all: Vec<PeerAmfId> = ue.config().amf.peer_amfs_of(tai).collect();
+        let begin = (ue.with(|p| p.id.slot) as usize).checked_rem(all.len())?;
+        all.rotate_left(begin);
+        let first = all.remove(0);
+        Some(Self { first, others: all })
+    }
+}
+
 /// HANDOVER REQUIRED names a gNB of another AMF (TS 23.502 §4.9.1.3.2 steps 1 and 2).
-pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: PeerAmfId) {
+pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, targets: TargetAmfs) {
     if let Err((cause, refusal)) = check(ue, &m) {
         handover::preparation_failure(ue, cause.into(), None);
         return handover::refused(ue, refusal);
     }
-    let commanded = |d: &OutboundTransfer| d.phase == Phase::Executing && d.to == to;
+    let is_target = |amf: PeerAmfId| targets.first == amf || targets.others.contains(&amf);
+    let commanded = |d: &OutboundTransfer| d.phase == Phase::Executing && is_target(d.to);
     if ue.with(|p| p.amf.outbound().is_some_and(commanded)) {
         let subject = ue.with(|p| p.subject());
         return ue.event(Event::Dropped { subject, why: MessageDropReason::Duplicate }); // it has its HANDOVER COMMAND
@@ -48,7 +67,7 @@ pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: PeerAmfId) {
     let ue = ue.on(Lane::Handover);
     ue.start(Lane::Handover, Procedure::Handover, async move {
         let began = ue.now();
-        match depart(ue, m.into(), to).await {
+        match depart(ue, m.into(), targets).await {
             Ok(()) => left(ue, began).await,
             Err(FailedHandover::Refused { cause, refusal, container, target_knows }) => {
                 failed(ue, cause, refusal, container, target_knows);
@@ -74,17 +93,28 @@ fn check(ue: Ue, m: &HandoverRequired) -> Result<(), (CauseRadioNetwork, Refusal
     handover::ready(ue)
 }
 
-async fn depart(ue: Ue, m: Rc<HandoverRequired>, to: PeerAmfId) -> Result<(), FailedHandover> {
+async fn depart(ue: Ue, m: Rc<HandoverRequired>, targets: TargetAmfs) -> Result<(), FailedHandover> {
     target::release_source(ue); // of an earlier handover
     let relation = Relation { source: ue.with(|p| p.id), token: ue.random() };
     ue.with(|p| {
         p.amf.mobility.context_transfer =
-            Some(ContextTransfer::Outbound(OutboundTransfer::idle(to, relation)).into())
+            Some(ContextTransfer::Outbound(OutboundTransfer::idle(targets.first, relation)).into())
     });
     target::await_setups(ue, &handover::named(&m)).await?;
     alone(ue, Lane::Handover).await?;
-    let (asked, before) = create(ue, &m)?; // §4.9.1.3.2 step 3: CREATE UE CONTEXT
-    let (answer, created) = created(ue).await?; // steps 9 to 12
+    let mut others = targets.others.into_iter();
+    let (asked, before, answer, created) = loop {
+        let (asked, before) = create(ue, &m)?; // §4.9.1.3.2 step 3: CREATE UE CONTEXT
+        let failed = match created(ue).await {
+            Ok((answer, created)) => break (asked, before, answer, created), // steps 9 to 12
+            Err(failed) => failed,
+        };
+        let Some(to) = others.next().filter(|_| is_worth_another_amf(&failed)) else { return Err(failed) };
+        let token = ue.random();
+        ue.with(|p| {
+            p.amf.outbound_mut().into_iter().for_each(|d| (d.to, d.relation.token) = (to, token));
+        });
+    };
     let (admitted, refused) = handover::admit(ue, &asked, &answer)?;
     let admitted = ue.smf().start_forwarding(ue, admitted, handover::direct(&m), false).await?;
     if ue.with(|p| !p.lanes.no_other_lane_runs(Lane::Handover) || standing(p) != before) {
@@ -93,6 +123,7 @@ async fn depart(ue: Ue, m: Rc<HandoverRequired>, to: PeerAmfId) -> Result<(), Fa
     handover::command(ue, &m, &asked, &answer, &admitted, &refused); // §4.9.1.3.3 step 1
     phase(ue, Phase::Executing);
     arrived(ue).await?; // step 6
+    leaves(ue);
     let given = ue.smf().hand_over_sessions(ue, &created.sessions, created.smf, Some(&admitted)).await?; // steps 7 to 10
     settle(ue, given);
     Ok(())
@@ -194,6 +225,17 @@ async fn created(
     }
 }
 
+/// The AMF is not reached, has no association with the gNB, or has no room.
+fn is_worth_another_amf(failed: &FailedHandover) -> bool {
+    let FailedHandover::Refused { cause, .. } = failed else { return false };
+    [
+        CauseTransport::TransportResourceUnavailable.into(),
+        CauseRadioNetwork::UnknownTargetId.into(),
+        CauseMisc::ControlProcessingOverload.into(),
+    ]
+    .contains(cause)
+}
+
 fn silent(what: &'static str) -> FailedHandover {
     FailedHandover::new(
         CauseRadioNetwork::HoFailureInTarget5GcNgranNodeOrTargetSystem,
@@ -230,6 +272,11 @@ async fn arrived(ue: Ue) -> Result<(), FailedHandover> {
     }
 }
 
+/// The UE has arrived at the target. Until its sessions are given, nothing else is begun with it here.
+pub(super) fn leaves(ue: Ue) {
+    ue.with(|p| p.amf.outbound_mut().into_iter().for_each(|d| d.is_leaving = true));
+}
+
 /// The target serves the UE from now on: answers HANDOVER COMPLETE and discards held messages.
 pub(super) fn settle(ue: Ue, given: Vec<HandedOverSession>) {
     let peer = ue.with(|p| {
@@ -241,6 +288,7 @@ pub(super) fn settle(ue: Ue, given: Vec<HandedOverSession>) {
     });
     if let Some((to, relation)) = peer {
         send_n14(ue, to, relation, N14Body::Completed(TransferCompletion::HandedOver(given)));
+        udm_client::deregister(ue); // in this AMF's own directory: the other AMF has registered the UE
     }
 }
 
@@ -328,6 +376,7 @@ pub(super) fn over(ue: Ue, d: &OutboundTransfer) {
     }
     target::go_on(ue);
     removal::handle_held(ue, &d.held_uplink);
+    paging::page_if_awaited(ue);
 }
 
 /// The source gNB releases the UE, or is lost: the UE may still arrive at the target. Returns whether a transfer is in

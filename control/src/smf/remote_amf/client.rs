@@ -92,6 +92,7 @@ impl NamfCommunication for RemoteAmf {
             secured: true, // the AMF pages an idle UE for a message
             context_set_up: amf.connected,
             incoming: false,
+            leaving: false,
             tai: amf.tai,
         });
         state.unwrap_or_default()

@@ -277,6 +277,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         out.stored.push(ToStore::Gone(ue));
         self.arrivals.remove(ue);
         self.remote_ues.remove(ue);
+        if let Some(first) = self.asked.take_waiting(ue) {
+            self.ask_again(now, first, out);
+        }
         if let Service::Region(cpfs) = &mut self.service {
             for (upf, deletion) in cpfs.forget(ue, out) {
                 // The UE is gone, so an unknown UPF matters no more.

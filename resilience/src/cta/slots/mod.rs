@@ -275,10 +275,12 @@ impl UeSlots {
         {
             self.by_ran.remove(&before);
         }
-        if let Some(before) = before.filter(|names| self.is_of_peer(names.amf_ue_ngap_id)) {
-            self.taken_over.remove(&before.amf_ue_ngap_id);
+        if let Some(before) = before.map(|names| names.amf_ue_ngap_id)
+            && self.taken_over.get(&before) == Some(&slot)
+        {
+            self.taken_over.remove(&before);
         }
-        if let Some(names) = at.filter(|names| self.is_of_peer(names.amf_ue_ngap_id)) {
+        if let Some(names) = at.filter(|names| !self.is_of_slot(names.amf_ue_ngap_id, slot)) {
             self.taken_over.insert(names.amf_ue_ngap_id, slot);
         }
         if let Some(at) = at.and_then(ran_name) {
@@ -335,15 +337,23 @@ impl UeSlots {
 
     /// The UE in the slot that an AMF-UE-NGAP-ID names, unless it is an ID of the slot's former UE.
     pub(super) fn by_amf_ue_ngap_id(&self, id: AmfUeNgapId) -> Option<UeId> {
-        if self.is_of_peer(id) {
-            return self.occupant(*self.taken_over.get(&id)?);
+        if let Some(slot) = self.taken_over.get(&id) {
+            return self.occupant(*slot);
         }
-        let (tag, slot) = of_connection(id);
-        let ue = self.occupant(slot)?;
-        let e = &self.entries[slot as usize];
+        let (_, slot) = of_connection(id);
+        let ue = self.occupant(slot).filter(|_| !self.is_of_peer(id))?;
+        (self.is_of_slot(id, slot) || self.names(ue).any(|n| n.amf_ue_ngap_id == id)).then_some(ue)
+    }
+
+    /// Whether the UE in this slot was given this AMF-UE-NGAP-ID here. A connection that another AMF of the set has handed on has one of that AMF, or one that
+    /// this AMF gave it in another slot, before it went to that one.
+    fn is_of_slot(&self, id: AmfUeNgapId, slot: u32) -> bool {
+        let (tag, of) = of_connection(id);
+        let Some(e) = self.entries.get(slot as usize).filter(|_| of == slot && !self.is_of_peer(id)) else {
+            return false;
+        };
         let since = |tag: u16| tag_distance(tag, e.former);
-        let is_its = (1..=since(e.connection)).contains(&since(tag));
-        (is_its || self.names(ue).any(|n| n.amf_ue_ngap_id == id)).then_some(ue)
+        (1..=since(e.connection)).contains(&since(tag))
     }
 
     /// Whether an AMF-UE-NGAP-ID was of a UE that was just released: its gNB's messages cross our UE CONTEXT RELEASE COMMAND. It need not
@@ -394,8 +404,11 @@ impl UeSlots {
     /// The identity of a new N2 connection of this UE.
     pub(super) fn new_connection(&mut self, ue: UeId) -> Option<AmfUeNgapId> {
         let pointer = self.pointer;
+        let is_free = |tag| !self.taken_over.contains_key(&connection_id(pointer, tag, ue.slot));
+        let last = self.entries.get(ue.slot as usize)?.connection;
+        let next = (1..=TAG_MASK).map(|n| last.wrapping_add(n)).find(|tag| is_free(*tag))?;
         let e = self.entry(ue)?;
-        e.connection = e.connection.wrapping_add(1);
+        e.connection = next;
         // A UE that stays long uses all tags in turn: the older half of them is free by then.
         if e.connection.wrapping_sub(e.former) > TAG_MASK / 2 {
             e.former = e.former.wrapping_add(1);
@@ -720,6 +733,33 @@ mod tests {
         s.release(b, Instant::ZERO);
         assert_eq!(s.by_ran_ue_ngap_id(GNB, name), None);
         assert!(s.by_ran.is_empty());
+    }
+
+    #[test] // TS 23.501 §5.21.2.2.1: a connection that is handed on keeps its names, also when it comes back
+    fn a_ue_is_found_by_the_name_that_another_amf_or_slot_has_given_its_connection() {
+        let mut s = UeSlots::new(&[1; 16], OWN);
+        let connected = |id| Batch { connected: Some(names(id)), ..Batch::default() };
+        let former = s.allocate(8, GNB).unwrap();
+        let own = s.new_connection(former).unwrap();
+        s.note(former, 1, &connected(own));
+        // It is at another AMF and comes back, while its former slot stays for a moment.
+        let back = s.allocate(8, GNB).unwrap();
+        s.note(back, 1, &connected(own));
+        assert_eq!(s.by_amf_ue_ngap_id(own), Some(back));
+        s.note(former, 2, &Batch::default());
+        s.release(former, Instant::ZERO);
+        assert_eq!(s.by_amf_ue_ngap_id(own), Some(back));
+        // The next UE of that slot gets other names.
+        let next = s.allocate(8, GNB).unwrap();
+        assert_eq!(next.slot, former.slot);
+        let others: Vec<_> = (0..TAG_MASK).map(|_| s.new_connection(next).unwrap()).collect();
+        assert!(!others.contains(&own));
+        // One that the other AMF has given.
+        let of_peer = connection_id(OWN + 1, 0, former.slot);
+        s.note(back, 2, &connected(of_peer));
+        assert_eq!((s.by_amf_ue_ngap_id(of_peer), s.by_amf_ue_ngap_id(own)), (Some(back), None));
+        s.release(back, Instant::ZERO);
+        assert_eq!((s.by_amf_ue_ngap_id(of_peer), s.taken_over.len()), (None, 0));
     }
 
     #[test]
