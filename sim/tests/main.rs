@@ -70,6 +70,7 @@ mod session_types;
 mod sessions;
 mod several_upfs;
 mod slice_cpfs;
+mod sites;
 mod sm_policy;
 mod timers;
 mod treatment;
