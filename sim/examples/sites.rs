@@ -91,7 +91,9 @@ fn options() -> Option<Options> {
             "--sites" => options.sites = Some(within(arguments.next()?, 2, 8)?),
             "--homes" => options.homes = Some(within(arguments.next()?, 2, 8)?),
             "--at-rest" => options.at_rest = arguments.next()?.parse().ok()?,
-            "--minutes" => options.minutes = arguments.next()?.parse().ok().filter(|m| (1..=600).contains(m))?,
+            "--minutes" => {
+                options.minutes = arguments.next()?.parse().ok().filter(|m| (1..=600).contains(m))?
+            }
             "--seed" => options.seed = arguments.next()?.parse().ok()?,
             "--plots" => options.plots = Some(arguments.next()?.into()),
             "--plant" => {
@@ -231,10 +233,18 @@ fn measure(plan: SitesPlan) -> (SizeFigures, Vec<String>) {
     let each = |octets: usize| octets as f64 / all as f64;
     let mut figures = vec![
         ("octets at its home".to_owned(), each(memory.homes), Must::BeFlat),
-        ("octets of replicas, both sides".to_owned(), each(memory.replicas), if plan.replicas { Must::BeFlat } else { Must::Nothing }),
+        (
+            "octets of replicas, both sides".to_owned(),
+            each(memory.replicas),
+            if plan.replicas { Must::BeFlat } else { Must::Nothing },
+        ),
         ("octets at the UPF".to_owned(), each(memory.upfs), Must::Nothing),
         ("procedures an hour".to_owned(), counted.procedures_per_hour(n), Must::BeFlat),
-        ("processor time an hour, ms".to_owned(), counted.processor_us_per_hour(n) / 1_000.0, Must::BeFlatTime),
+        (
+            "processor time an hour, ms".to_owned(),
+            counted.processor_us_per_hour(n) / 1_000.0,
+            Must::BeFlatTime,
+        ),
     ];
     for (link, name) in [
         (SiteLink::N14WithinSite, "messages to homes of its site an hour"),
@@ -273,7 +283,11 @@ fn measure(plan: SitesPlan) -> (SizeFigures, Vec<String>) {
         );
         // Of a few, chance decides.
         let must = |must| if count >= 1_000 { must } else { Must::Nothing };
-        figures.push((format!("{name}: processor time, µs"), counted.processor_us(activity), must(Must::BeFlatTime)));
+        figures.push((
+            format!("{name}: processor time, µs"),
+            counted.processor_us(activity),
+            must(Must::BeFlatTime),
+        ));
         let homes = messages(SiteLink::N14WithinSite) + messages(SiteLink::N14BetweenSites);
         // Where a home that is drained is the only reason, it depends on its share.
         if homes > 0.5 {
@@ -300,7 +314,10 @@ fn print(size: &SizeFigures, first: Option<&SizeFigures>) -> bool {
         let mark = if off.is_some() { "  not flat" } else { "" };
         println!("  {name:<48} {value:>12.2} {:>9} {:>9}{mark}", text(ratio), text(by_reference));
     }
-    println!("  the reference work takes {:.1} µs of processor time; `by ref.` is the ratio as a multiple of that", size.reference_us);
+    println!(
+        "  the reference work takes {:.1} µs of processor time; `by ref.` is the ratio as a multiple of that",
+        size.reference_us
+    );
     let mib = |octets: usize| octets >> 20;
     println!(
         "  MiB in all: homes {}, replicas {}, UPFs {}, emulated gNBs and UEs {}; resident {}",
@@ -322,7 +339,11 @@ fn month(size: &SizeFigures) {
     println!("  {:<64} {:>10.2}", "processor cores of homes, on average", cores);
     println!("  {:<64} {:>10.0}", "core hours a month", cores * HOURS_OF_MONTH);
     println!("  {:<64} {:>10.2}", "GiB of memory at homes", gib(of("octets at its home") * 1e6));
-    println!("  {:<64} {:>10.2}", "GiB of memory of replicas", gib(of("octets of replicas, both sides") * 1e6));
+    println!(
+        "  {:<64} {:>10.2}",
+        "GiB of memory of replicas",
+        gib(of("octets of replicas, both sides") * 1e6)
+    );
     for (name, what) in [
         ("octets to homes of other sites an hour", "GiB between sites a month"),
         ("octets to homes of its site an hour", "GiB between homes of a site a month"),
@@ -343,7 +364,8 @@ fn draw(sizes: &[SizeFigures], folder: &Path) -> std::io::Result<()> {
         "registration: hops",
         "handover between sites: hops",
     ];
-    let of = |size: &SizeFigures, name: &str| size.figures.iter().find(|(n, ..)| n == name).map(|(_, v, _)| *v);
+    let of =
+        |size: &SizeFigures, name: &str| size.figures.iter().find(|(n, ..)| n == name).map(|(_, v, _)| *v);
     let series = shown.iter().map(|name| {
         let base = of(first, name).unwrap_or(0.0);
         let points = sizes.iter().filter_map(|size| {

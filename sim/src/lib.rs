@@ -87,8 +87,10 @@ use region::Cluster;
 pub use region::{CanaryStep, CpfCut, CpfLoss, LostUes};
 pub use remote_amf::SimRemoteAmf;
 pub use rng::Rng;
-pub use sites_run::{Activity, HOP, SiteFigures, SiteLink, SitesFault, SitesMemory, SitesMeter, SitesPlan, SitesRun};
 pub use schedules::{LostNode, SCHEDULES_PER_NETWORK, ScheduleReport, Schedules};
+pub use sites_run::{
+    Activity, HOP, SiteFigures, SiteLink, SitesFault, SitesMemory, SitesMeter, SitesPlan, SitesRun,
+};
 pub use traffic::udp;
 pub use udm::{RemoteUdm, UdmState};
 use ues::UeNode;

@@ -38,14 +38,7 @@ impl SitesRun {
     }
 
     /// A message of a gNB to a home.
-    pub(super) fn to_home(
-        &mut self,
-        cause: Activity,
-        home: usize,
-        gnb: GnbId,
-        stream: u16,
-        octets: Vec<u8>,
-    ) {
+    pub(super) fn to_home(&mut self, cause: Activity, home: usize, gnb: GnbId, stream: u16, octets: Vec<u8>) {
         let size = octets.len();
         self.send(cause, SiteLink::N2, size, SiteMessage::ToHome { home, gnb, stream, octets });
     }
@@ -167,7 +160,8 @@ impl SitesRun {
         }
         for (_, why) in out.n14_errors {
             self.figures.n14_errors += 1;
-            self.judge.notes(format_args!("home {home} has rejected a message of another one ({cause:?}): {why}"));
+            self.judge
+                .notes(format_args!("home {home} has rejected a message of another one ({cause:?}): {why}"));
         }
         for association in out.abort {
             self.judge.broken(format_args!("home {home} has aborted the association of {association:?}"));
@@ -208,7 +202,8 @@ impl SitesRun {
     pub(super) fn add_ues_at_rest(&mut self) {
         let (prf, of) = (Prf::new(&[0x0e; 16]), self.homes.len() as u64);
         for (at, home) in (0..).zip(&mut self.homes) {
-            let idle = home.cta.contexts().find(|ue| ue.is_idle() && !ue.is_connected() && !ue.sessions.is_empty());
+            let idle =
+                home.cta.contexts().find(|ue| ue.is_idle() && !ue.is_connected() && !ue.sessions.is_empty());
             let Some(like) = idle.cloned() else {
                 self.judge.broken(format_args!("home {at} has no idle UE like which others could be added"));
                 continue;

@@ -455,19 +455,20 @@ impl SitesRun {
                 Doing::Off | Doing::Arriving | Doing::Strolling | Doing::Moving | Doing::Resting => {}
             },
             ue::Event::SessionReleased { cause: why, .. } => {
-                self.judge.broken(format_args!("UE {ue} has lost its session ({why:?}), caused by {cause:?}"));
+                self.judge
+                    .broken(format_args!("UE {ue} has lost its session ({why:?}), caused by {cause:?}"));
             }
             ue::Event::Deregistered { cause: why, .. } => {
                 self.judge.broken(format_args!("UE {ue} was deregistered ({why:?}), caused by {cause:?}"));
             }
             ue::Event::Refused { procedure, reason, .. } => {
-                self.judge
-                    .broken(format_args!("UE {ue}: {procedure} failed: {reason}, caused by {cause:?}"));
+                self.judge.broken(format_args!("UE {ue}: {procedure} failed: {reason}, caused by {cause:?}"));
             }
             ue::Event::Violation(violation) => self.judge.broken(format_args!("UE {ue}: {violation}")),
             ue::Event::Discarded(why) => {
                 self.figures.discarded += 1;
-                self.judge.notes(format_args!("UE {ue} has discarded a message: {why:?}, caused by {cause:?}"));
+                self.judge
+                    .notes(format_args!("UE {ue} has discarded a message: {why:?}, caused by {cause:?}"));
             }
             _ => {}
         }

@@ -197,7 +197,8 @@ impl SitesRun {
         let arrival_micros = self.plan.arrival.as_micros() as u64;
         for ue in 0..self.plan.ues {
             // One in twenty comes later: what an added home gets.
-            let late = if ue % 20 == 19 { self.plan.arrival + self.plan.measured / 2 } else { Duration::ZERO };
+            let late =
+                if ue % 20 == 19 { self.plan.arrival + self.plan.measured / 2 } else { Duration::ZERO };
             let within = Duration::from_micros(self.rng.below(arrival_micros));
             self.wish(ue, within + late);
         }
@@ -306,8 +307,11 @@ impl SitesRun {
     fn slice(&mut self) {
         for home in 0..self.homes.len() {
             if self.homes[home].is_there && self.homes[home].cta.next_deadline() <= self.now {
-                let cause =
-                    if self.homes[home].cta.removal().is_some() { Activity::Removal } else { Activity::Timers };
+                let cause = if self.homes[home].cta.removal().is_some() {
+                    Activity::Removal
+                } else {
+                    Activity::Timers
+                };
                 self.core(home, cause, Input::Tick);
             }
         }

@@ -27,8 +27,9 @@ impl Trips {
             let trip = Trip::new(&city, number);
             let Some(first) = trip.samples.first() else { continue };
             let began = (0, first.cell.0);
-            let cells: TripCells =
-                std::iter::once(began).chain(trip.handovers().map(|(ms, cell)| (ms / 1_000, cell.0))).collect();
+            let cells: TripCells = std::iter::once(began)
+                .chain(trip.handovers().map(|(ms, cell)| (ms / 1_000, cell.0)))
+                .collect();
             from[usize::from(first.cell.0)].push(cells);
         }
         let mut by_x: Vec<u16> = (0..CELLS as u16).collect();

@@ -238,7 +238,8 @@ async fn fetch_from_any(
 ) -> Result<Option<BroughtContext>, ProcedureEnd> {
     let config = ue.config();
     let owner = config.amf.peer_amf(guti.0);
-    let of_set: Vec<PeerAmfId> = config.amf.peers_of_set(guti.0).filter(|peer| Some(*peer) != owner).collect();
+    let of_set: Vec<PeerAmfId> =
+        config.amf.peers_of_set(guti.0).filter(|peer| Some(*peer) != owner).collect();
     let living = owner.into_iter().chain(of_set).map(|to| (to, false));
     for (to, by_replica) in living.chain(owner.map(|to| (to, true))) {
         let shown = UeProof { amf_id: guti.0, tmsi: guti.1, nas: nas.to_vec(), by_replica };
