@@ -40,7 +40,7 @@ const SLICES_BETWEEN_ROUNDS: u32 = 10;
 /// UEs and records that rest in a round of a home: all that can, at any load of these runs.
 const REST_MAX: usize = 1 << 16;
 /// Streams of an association.
-pub(crate) const STREAMS: u16 = 16;
+const STREAMS: u16 = 16;
 
 /// What is planted, for a run that has to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub struct SitesPlan {
     pub sites: u8,
     /// Homes of a site, 2 to 8.
     pub homes: u8,
-    /// Districts of a site, of [`trips::CELLS`] gNBs each.
+    /// Districts of a site, of 50 gNBs each.
     pub districts: u16,
     /// UEs that register and move.
     pub ues: u32,
@@ -174,10 +174,10 @@ impl SitesRun {
             judge: SitesJudge::default(),
         };
         (0..run.homes.len()).for_each(|home| run.core(home, Activity::Setup, Input::Tick));
-        run.settle(Duration::from_secs(1));
+        run.run_for(Duration::from_secs(1));
         let later = (plan.at_rest == 0).then(|| run.home_to_add());
         (0..run.homes.len()).filter(|home| Some(*home) != later).for_each(|home| run.connect(home));
-        run.settle(Duration::from_secs(1));
+        run.run_for(Duration::from_secs(1));
         run.figures = SiteFigures::default();
         run
     }
@@ -215,7 +215,7 @@ impl SitesRun {
         self.figures.end_measured(self.now);
         self.come_to_rest();
         // Longer than the longest time that a UE is active.
-        self.settle(Duration::from_secs(90));
+        self.run_for(Duration::from_secs(90));
     }
 
     fn change_homes(&mut self) {
@@ -269,11 +269,6 @@ impl SitesRun {
     fn run_for(&mut self, time: Duration) {
         let until = self.now + time;
         self.run_until(until);
-    }
-
-    /// Runs on without new wishes of UEs that have come to rest.
-    fn settle(&mut self, time: Duration) {
-        self.run_for(time);
     }
 
     fn run_until(&mut self, until: Instant) {
