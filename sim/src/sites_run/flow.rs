@@ -2,7 +2,7 @@
 
 use whimbrel_control::event::DeregistrationReason;
 use whimbrel_control::{AssociationId, Event, Flat, Prf};
-use whimbrel_ids::Instant;
+use whimbrel_ids::{Instant, Tmsi};
 use whimbrel_ran::cells::{GnbId, Input as RanInput};
 use whimbrel_ran::gnb::AmfInput;
 use whimbrel_resilience::{CtaOrder, Input, Outbox, PEER_LOST_AFTER, PeerMessageOutcome};
@@ -99,9 +99,8 @@ impl SitesRun {
         self.does(home, cause, true, |home, now, out| {
             home.cta.handle(now, input, out);
             if scans {
-                (0..home.cta.registered()).for_each(|ue| {
-                    std::hint::black_box(ue);
-                });
+                let found = |n| home.cta.find_tmsi(Tmsi(n)).is_some();
+                std::hint::black_box((0..home.cta.registered() as u32).filter(|n| found(*n)).count());
             }
         });
     }
