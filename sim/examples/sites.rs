@@ -17,7 +17,9 @@ use std::time::Duration;
 
 use plot::{Axis, Plot, Series};
 use whimbrel_control::Prf;
-use whimbrel_sim::{Activity, SiteLink, SitesFault, SitesMemory, SitesMeter, SitesPlan, SitesRun};
+use whimbrel_sim::{
+    Activity, SiteFigures, SiteLink, SitesFault, SitesMemory, SitesMeter, SitesPlan, SitesRun,
+};
 
 /// Counts what is given out.
 struct Counting;
@@ -160,7 +162,7 @@ type Figure = (String, f64, Must);
 enum Must {
     /// Within a tenth of that of the first size.
     BeFlat,
-    /// The same, as a multiple of the time of the reference work.
+    /// Not more than a tenth above that, as a multiple of the time of the reference work.
     BeFlatTime,
     /// It is only told.
     Nothing,
@@ -211,7 +213,7 @@ fn measure(plan: SitesPlan) -> (SizeFigures, Vec<String>) {
     let broken = run.verdict();
     let counted = run.figures().clone();
     let registered = run.registered();
-    let resident = resident();
+    let (resident, held) = (resident(), run.replicas_held());
     let noted = run.noted().to_vec();
     let memory = run.take_apart();
     println!(
@@ -227,15 +229,24 @@ fn measure(plan: SitesPlan) -> (SizeFigures, Vec<String>) {
     for line in noted.iter().take(5) {
         println!("  noted: {line}");
     }
-    println!("  UEs at homes: {registered:?}");
+    println!("  UEs at homes: {registered:?}; {held} have a replica");
+    if counted.drained > 0 {
+        println!(
+            "  of the {} UEs of the drained home each took {:.1} messages to another home, {:.1} on N4, and {:.1} µs of processor time",
+            counted.drained,
+            per_drained(&counted, counted.messages_in_all(Activity::Removal, SiteLink::N14WithinSite) as f64),
+            per_drained(&counted, counted.messages_in_all(Activity::Removal, SiteLink::N4) as f64),
+            per_drained(&counted, counted.processor_us_in_all(Activity::Removal)),
+        );
+    }
     let n = plan.ues;
     let all = u64::from(n) + plan.at_rest;
     let each = |octets: usize| octets as f64 / all as f64;
     let mut figures = vec![
         ("octets at its home".to_owned(), each(memory.homes), Must::BeFlat),
         (
-            "octets of replicas, both sides".to_owned(),
-            each(memory.replicas),
+            "octets of a replica, at both homes".to_owned(),
+            memory.replicas as f64 / held.max(1) as f64,
             if plan.replicas { Must::BeFlat } else { Must::Nothing },
         ),
         ("octets at the UPF".to_owned(), each(memory.upfs), Must::Nothing),
@@ -301,6 +312,10 @@ fn measure(plan: SitesPlan) -> (SizeFigures, Vec<String>) {
     (SizeFigures { plan, memory, resident, figures, reference_us: counted.reference_us() }, broken)
 }
 
+fn per_drained(counted: &SiteFigures, all: f64) -> f64 {
+    all / counted.drained as f64
+}
+
 /// Prints the figures beside those of the first size. Returns whether one is not flat.
 fn print(size: &SizeFigures, first: Option<&SizeFigures>) -> bool {
     let mut failed = false;
@@ -311,7 +326,11 @@ fn print(size: &SizeFigures, first: Option<&SizeFigures>) -> bool {
         let ratio = former.filter(|(_, v, _)| *v != 0.0).map(|(_, v, _)| value / v);
         let by_reference = ratio.filter(|_| *must == Must::BeFlatTime).map(|r| r / slower);
         let judged = by_reference.or(ratio).filter(|_| *must != Must::Nothing);
-        let off = judged.filter(|r| former.is_some_and(|f| f.2 == *must) && (r - 1.0).abs() > TOLERANCE);
+        let off = judged.filter(|r| {
+            // Of a time only its growth is a fault: the machine is not as fast at each moment.
+            let distance = if *must == Must::BeFlatTime { r - 1.0 } else { (r - 1.0).abs() };
+            former.is_some_and(|f| f.2 == *must) && distance > TOLERANCE
+        });
         failed |= off.is_some();
         let text = |ratio: Option<f64>| ratio.map_or(String::new(), |r| format!("{r:.3}"));
         let mark = if off.is_some() { "  not flat" } else { "" };
@@ -345,7 +364,7 @@ fn month(size: &SizeFigures) {
     println!(
         "  {:<64} {:>10.2}",
         "GiB of memory of replicas",
-        gib(of("octets of replicas, both sides") * 1e6)
+        gib(of("octets of a replica, at both homes") * 1e6)
     );
     for (name, what) in [
         ("octets to homes of other sites an hour", "GiB between sites a month"),
@@ -359,7 +378,7 @@ fn draw(sizes: &[SizeFigures], folder: &Path) -> std::io::Result<()> {
     let Some(first) = sizes.first() else { return Ok(()) };
     let shown = [
         "octets at its home",
-        "octets of replicas, both sides",
+        "octets of a replica, at both homes",
         "processor time an hour, ms",
         "messages to homes of its site an hour",
         "messages to homes of other sites an hour",

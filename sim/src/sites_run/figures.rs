@@ -145,6 +145,8 @@ pub struct SiteFigures {
     /// Nanoseconds of the reference work, and how often it was done.
     pub(super) reference: (u64, u64),
     measured: Option<(MeasuredFigures, Option<MeasuredFigures>)>,
+    /// UEs that the drained home had when its drain began.
+    pub drained: u64,
     /// Handovers that have failed; their UEs went to the other cell without one.
     pub handovers_failed: u64,
     /// Messages of other homes that were rejected, as they came late or twice.
@@ -212,6 +214,11 @@ impl SiteFigures {
     /// Processor time of homes for one of it, in microseconds.
     pub fn processor_us(&self, activity: Activity) -> f64 {
         self.by_activity.get(&activity).map_or(0.0, |f| per(f.nanos as f64 / 1_000.0, f.completed))
+    }
+
+    /// Processor time of homes that an activity has caused in all, in microseconds.
+    pub fn processor_us_in_all(&self, activity: Activity) -> f64 {
+        self.by_activity.get(&activity).map_or(0.0, |f| f.nanos as f64 / 1_000.0)
     }
 
     /// Messages of one of it over a link.

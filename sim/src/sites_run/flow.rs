@@ -247,6 +247,7 @@ impl SitesRun {
     /// `whimbrel drain`: another home of the set takes the UEs over.
     pub(super) fn drain(&mut self, at: usize) {
         let to = self.homes[at].peer(at - 1);
+        self.figures.drained = self.homes[at].cta.registered() as u64;
         self.does(at, Activity::Removal, false, |home, now, out| {
             home.cta.order(now, CtaOrder::Remove(Some(to)), out);
         });

@@ -39,6 +39,12 @@ const SLICE: Duration = Duration::from_millis(10);
 const SLICES_BETWEEN_ROUNDS: u32 = 10;
 /// UEs and records that rest in a round of a home: all that can, at any load of these runs.
 const REST_MAX: usize = 1 << 16;
+/// What the last UEs that come take to be registered.
+const LAST_COME: Duration = Duration::from_secs(30);
+/// Between the coming of a home and the going of another.
+const BETWEEN_CHANGES: Duration = Duration::from_secs(30);
+/// How long a drain may take after the usual time.
+const DRAIN_MAX: Duration = Duration::from_secs(120);
 /// Streams of an association.
 const STREAMS: u16 = 16;
 
@@ -192,44 +198,50 @@ impl SitesRun {
         self.homes.len() - 1
     }
 
-    /// UEs come, move and do what UEs do; a home is added at a quarter of the measured time, and another one is drained and removed at half of it.
+    /// UEs come, move and do what UEs do. After the measured time a home is added, and then another one is drained and removed.
     pub fn live(&mut self) {
         let arrival_micros = self.plan.arrival.as_micros() as u64;
+        let late = self.plan.arrival + LAST_COME + self.plan.measured + BETWEEN_CHANGES;
         for ue in 0..self.plan.ues {
-            // One in twenty comes later: what an added home gets.
-            let late =
-                if ue % 20 == 19 { self.plan.arrival + self.plan.measured / 2 } else { Duration::ZERO };
+            // One in twenty comes when a home was added, which gets such UEs.
+            let after = if ue % 20 == 19 { late } else { Duration::ZERO };
             let within = Duration::from_micros(self.rng.below(arrival_micros));
-            self.wish(ue, within + late);
+            self.wish(ue, within + after);
         }
-        self.run_for(self.plan.arrival + Duration::from_secs(30));
+        self.run_for(self.plan.arrival + LAST_COME);
         if self.plan.at_rest > 0 {
             self.add_ues_at_rest();
         }
         self.figures.begin_measured(self.now);
-        if self.plan.at_rest > 0 {
-            self.run_for(self.plan.measured);
-        } else {
-            self.change_homes();
-        }
+        self.run_for(self.plan.measured);
         self.figures.end_measured(self.now);
+        self.connect_and_remove();
         self.come_to_rest();
         // Longer than the longest time that a UE is active.
         self.run_for(Duration::from_secs(90));
     }
 
-    fn change_homes(&mut self) {
-        self.run_for(self.plan.measured / 4);
-        self.connect(self.home_to_add());
-        self.run_for(self.plan.measured / 4);
-        if self.plan.fault == Some(SitesFault::HomeForgets) {
-            self.forget(self.home_to_remove());
-        } else {
-            self.drain(self.home_to_remove());
+    fn connect_and_remove(&mut self) {
+        let removed = self.home_to_remove();
+        if self.plan.at_rest == 0 {
+            self.connect(self.home_to_add());
         }
-        self.run_for(self.plan.measured / 4);
-        self.remove(self.home_to_remove());
-        self.run_for(self.plan.measured / 4);
+        self.run_for(BETWEEN_CHANGES);
+        if self.plan.fault == Some(SitesFault::HomeForgets) {
+            self.forget(removed);
+        } else if self.plan.at_rest == 0 {
+            self.drain(removed);
+        }
+        self.run_for(self.plan.arrival);
+        // `whimbrel drain` waits likewise.
+        let until = self.now + DRAIN_MAX;
+        while self.homes[removed].cta.removal().is_some_and(|r| r.left > 0) && self.now < until {
+            self.run_for(Duration::from_secs(1));
+        }
+        if self.plan.at_rest == 0 {
+            self.remove(removed);
+        }
+        self.run_for(BETWEEN_CHANGES);
     }
 
     /// What was counted.
@@ -245,6 +257,11 @@ impl SitesRun {
     /// UEs that are registered at each home.
     pub fn registered(&self) -> Vec<usize> {
         self.homes.iter().map(|home| home.cta.registered()).collect()
+    }
+
+    /// Of how many UEs another home has a replica.
+    pub fn replicas_held(&self) -> usize {
+        self.homes.iter().map(|home| home.replicas.held()).sum()
     }
 
     /// Octets that the parts take: each is counted as it is dropped.
