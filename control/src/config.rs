@@ -221,11 +221,13 @@ impl Amf {
 
     /// The peer AMFs of this one's set.
     pub fn others_of_set(&self) -> impl Iterator<Item = PeerAmfId> {
-        (0u8..)
-            .map(PeerAmfId)
-            .zip(&self.peer_amfs)
-            .filter(|(_, n)| self.is_of_set(n.amf_id))
-            .map(|(id, _)| id)
+        self.peers_of_set(self.amf_id)
+    }
+
+    /// The peer AMFs of the set of this identifier.
+    pub fn peers_of_set(&self, of: AmfId) -> impl Iterator<Item = PeerAmfId> {
+        let is = move |id: AmfId| (id.region, id.set()) == (of.region, of.set());
+        (0u8..).map(PeerAmfId).zip(&self.peer_amfs).filter(move |(_, n)| is(n.amf_id)).map(|(id, _)| id)
     }
 
     /// The other AMFs that serve a tracking area.

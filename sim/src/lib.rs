@@ -33,6 +33,7 @@ mod region;
 mod remote_amf;
 mod rng;
 mod schedules;
+mod sites_run;
 mod timer_queue;
 mod trace;
 mod traffic;
@@ -87,6 +88,9 @@ pub use region::{CanaryStep, CpfCut, CpfLoss, LostUes};
 pub use remote_amf::SimRemoteAmf;
 pub use rng::Rng;
 pub use schedules::{LostNode, SCHEDULES_PER_NETWORK, ScheduleReport, Schedules};
+pub use sites_run::{
+    Activity, HOP, SiteFigures, SiteLink, SitesFault, SitesMemory, SitesMeter, SitesPlan, SitesRun,
+};
 pub use traffic::udp;
 pub use udm::{RemoteUdm, UdmState};
 use ues::UeNode;

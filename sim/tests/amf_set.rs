@@ -214,6 +214,22 @@ fn a_ue_that_requests_service_while_it_is_given_is_served() {
     }
 }
 
+#[test] // the other AMF, from which it has just been fetched back, still has its context for a moment
+fn a_ue_that_comes_to_its_former_amf_during_the_removal_is_given_again() {
+    let mut net = set(16);
+    let sessions = addresses(at_home(&net).unwrap());
+    go_idle(&mut net, UE);
+    remove(&mut net, Some(PeerAmfId(0)));
+    net.settle(SECOND);
+    requests_service_at(&mut net, HERE);
+    net.settle(SECOND * 6);
+    assert_eq!(peer_amf(&net).map(addresses), Some(sessions));
+    requests_service_at(&mut net, THERE);
+    lives(&mut net, THERE);
+    assert_eq!(registrations(&net), 1);
+    no_violations(&net);
+}
+
 #[test] // each message of it is lost, or comes twice, or is the last, or an AMF dies as it comes
 fn whatever_befalls_any_message_of_a_removal_ue_and_amfs_agree() {
     let begin = || {

@@ -69,6 +69,7 @@ mod session_terms;
 mod session_types;
 mod sessions;
 mod several_upfs;
+mod sites;
 mod slice_cpfs;
 mod sm_policy;
 mod timers;

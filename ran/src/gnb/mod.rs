@@ -32,7 +32,7 @@ mod violation;
 mod xn;
 
 use core::net::IpAddr;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_ids::{
     AmfUeNgapId, GlobalGnbId, Guami, Instant, PduSessionId, Qfi, RanUeNgapId, SNssai, STmsi, Teid,
@@ -351,8 +351,8 @@ pub struct Gnb {
     syntax: TransferSyntax,
     served_guamis: Vec<Guami>,
     contexts: Slab<UeConnection>,
-    /// The newest context of each UE, by its number; zero for none.
-    by_ue: Vec<u32>,
+    /// The newest context of each UE that has one: a table by number would have a place for each UE of the network.
+    by_ue: BTreeMap<UeId, u32>,
     tunnels: Slab<GnbTunnel>,
     due: BTreeSet<(Instant, Due)>,
     faults: Faults,
@@ -374,7 +374,7 @@ impl Gnb {
             syntax: TransferSyntax::Per,
             served_guamis: Vec::new(),
             contexts: Slab::new(),
-            by_ue: Vec::new(),
+            by_ue: BTreeMap::new(),
             tunnels: Slab::new(),
             due: BTreeSet::new(),
             faults: Faults::default(),
@@ -587,7 +587,7 @@ impl Gnb {
     }
 
     fn of_ue(&self, ue: UeId) -> Option<&UeConnection> {
-        self.contexts.get(*self.by_ue.get(ue.index())?)
+        self.contexts.get(*self.by_ue.get(&ue)?)
     }
 
     fn send(&self, stream: u16, message: &Message, out: &mut Outbox<Output>) {
@@ -605,8 +605,8 @@ impl Gnb {
     ) -> Option<UeConnection> {
         let context = self.contexts.remove(id.0)?;
         self.close_tunnels(now, &context.sessions);
-        if let Some(newest) = self.by_ue.get_mut(context.ue.index()).filter(|n| **n == id.0) {
-            *newest = 0;
+        if self.by_ue.get(&context.ue) == Some(&id.0) {
+            self.by_ue.remove(&context.ue);
             if !context.radio_lost {
                 out.push(Output::Radio(context.ue, DownlinkMessage::Released));
             }
@@ -647,10 +647,7 @@ impl Gnb {
 
     /// Makes a connection the UE's newest; an older one stays until the AMF releases it, without the UE.
     fn name_ue(&mut self, ue: UeId, id: RanUeNgapId) {
-        if self.by_ue.len() <= ue.index() {
-            self.by_ue.resize(ue.index() + 1, 0);
-        }
-        let older = self.by_ue.get_mut(ue.index()).map(|n| core::mem::replace(n, id.0));
+        let older = self.by_ue.insert(ue, id.0);
         if let Some(older) = older.filter(|o| *o != id.0).and_then(|older| self.contexts.get_mut(older)) {
             older.radio_lost = true;
         }

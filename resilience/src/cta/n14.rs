@@ -269,10 +269,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             answer(from, relation, N14Body::NotRegistered, out);
             return None;
         };
-        // It has come by itself while the AMFs did not reach each other.
-        if context.amf.supi.is_some_and(|supi| self.directory.registered(supi).is_some()) {
-            answer(from, relation, N14Body::RegisteredThere, out);
-            return None;
+        // It has come by itself while the AMFs did not reach each other, or has just gone to that AMF: its context knows.
+        if let Some(here) = context.amf.supi.and_then(|supi| self.directory.registered(supi)) {
+            return Some((here, None));
         }
         let room = self.slots.unauthenticated_ues() < limits.unauthenticated_ues;
         let ue = room.then(|| self.slots.allocate(limits.ues, NO_GNB)).flatten();

@@ -245,8 +245,8 @@ pub(crate) fn is_of_set(ue: Ue, request: &ServiceRequest) -> Option<(AmfId, Tmsi
     shared.then_some((amf_id, s_tmsi.tmsi))
 }
 
-/// Asks the AMF that gave the UE its 5G-GUTI, then the others of the set: one of them may have taken the UE over (TS 23.501 §5.21.2.2). Only then may the replica
-/// of a lost AMF answer: it does not show that the UE has gone on elsewhere.
+/// Asks the AMF that gave the UE its 5G-GUTI, then the others of that AMF's set: one of them may have taken the UE over (TS 23.501 §5.21.2.2). Only then may the
+/// replica of a lost AMF answer: it does not show that the UE has gone on elsewhere.
 async fn fetch_from_any(
     ue: Ue,
     guti: (AmfId, Tmsi),
@@ -254,8 +254,8 @@ async fn fetch_from_any(
 ) -> Result<Option<BroughtContext>, ProcedureEnd> {
     let config = ue.config();
     let owner = config.amf.peer_amf(guti.0);
-    let of_set = config.amf.others_of_set().filter(|peer| Some(*peer) != owner);
-    let of_set: Vec<PeerAmfId> = of_set.filter(|_| config.amf.is_of_set(guti.0)).collect();
+    let of_set: Vec<PeerAmfId> =
+        config.amf.peers_of_set(guti.0).filter(|peer| Some(*peer) != owner).collect();
     let living = owner.into_iter().chain(of_set).map(|to| (to, false));
     for (to, by_replica) in living.chain(owner.map(|to| (to, true))) {
         let shown = UeProof { amf_id: guti.0, tmsi: guti.1, nas: nas.to_vec(), by_replica };

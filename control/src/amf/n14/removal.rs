@@ -130,7 +130,10 @@ pub(crate) fn take_over(
     gnb: Option<&HandoverTarget>,
 ) {
     if ue.with(|p| p.amf.supi.is_some()) {
-        return out_of_state(ue);
+        // A UE that goes, or has gone, to another AMF is not here: that one forwards it again.
+        let here = ue.with(|p| p.amf.registered && p.amf.mobility.context_transfer.is_none());
+        let answer = if here { N14Body::RegisteredThere } else { N14Body::NotRegistered };
+        return send_n14(ue, from, relation, answer);
     }
     let Some(brought) = take(ue, (from, relation), forwarded, gnb) else {
         send_n14(ue, from, relation, N14Body::NotRegistered);
