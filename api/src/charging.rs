@@ -301,9 +301,8 @@ async fn read_records(
     Ok(own.into_iter().map(|record| (None, record)).collect())
 }
 
-/// Records as CSV, with a last column for their home if they have one.
-fn csv_text(records: &[(Option<String>, ChargingRecord)]) -> String {
-    let has_homes = records.iter().any(|(home, _)| home.is_some());
+/// Records as CSV, with a last column for their home if they have homes.
+fn csv_text(records: &[(Option<String>, ChargingRecord)], has_homes: bool) -> String {
     let mut text = match has_homes {
         true => CSV_HEADING.replace("\r\n", ",home\r\n"),
         false => CSV_HEADING.to_owned(),
@@ -351,7 +350,8 @@ pub(super) async fn records_as_csv(
     _: RoutedRequest,
     Query(query): Query<RecordQuery>,
 ) -> HandlerResult<CsvText> {
+    let has_homes = query.homes == Some(Homes::All);
     let records = read_records(&shared, query).await?;
-    let text = csv_text(&records);
+    let text = csv_text(&records, has_homes);
     Ok(Reply::text("text/csv; charset=utf-8", text).into())
 }

@@ -162,11 +162,11 @@ pub enum DatabaseFailure {
         /// Path of the replica's file.
         path: PathBuf,
     },
-    /// The file has subscribers of its own, which a replica would lose.
+    /// The file has subscribers, users or tokens of its own, which a replica would lose.
     OwnSubscribers {
         /// The subscribers' file.
         path: PathBuf,
-        /// How many of its subscribers are not in the database.
+        /// How many of its subscribers, users and tokens are not in the database.
         count: u64,
     },
     /// Another home has the AMF identifier of this one.
@@ -262,7 +262,7 @@ impl fmt::Display for DatabaseFailure {
             ),
             Self::OwnSubscribers { path, count } => write!(
                 f,
-                "{count} subscribers in {} are not in PostgreSQL, and a replica would lose them: copy them with `whimbrel store copy`, or move \
+                "{count} subscribers, users or tokens in {} are not in PostgreSQL, and a replica would lose them: copy them with `whimbrel store copy`, or move \
                  the file away",
                 path.display()
             ),

@@ -205,7 +205,7 @@ async fn changes(
     Ok(changes)
 }
 
-/// Subscribers of a file that was no replica must be in the database, too: the replica would lose them.
+/// Subscribers, users and tokens of a file that was no replica must be in the database, too: the replica would lose them.
 fn check_own_subscribers(db: &mut PostgresDatabase, replica: &Store) -> Result<(), StoreError> {
     let mut missing = 0;
     for part in replica.all_imsis()?.chunks(CHUNK) {
@@ -214,6 +214,11 @@ fn check_own_subscribers(db: &mut PostgresDatabase, replica: &Store) -> Result<(
             get::<i64>(&one(&s.client, sql, &[(&part, Type::TEXT_ARRAY)]).await?, 0)
         })?;
         missing += (part.len() as u64).saturating_sub(there.unsigned_abs());
+    }
+    let own = replica.sealed_documents()?;
+    if !own.is_empty() {
+        let there = db.run(within(0), replica, async |s| all_documents(&s.client).await)?;
+        missing += own.iter().filter(|own| !there.iter().any(|row| row.name == own.name)).count() as u64;
     }
     match missing {
         0 => Ok(()),

@@ -133,6 +133,28 @@ fn what_an_older_backup_lost_of_documents_is_saved_and_the_database_is_followed(
 }
 
 #[test]
+fn users_of_a_file_that_was_no_replica_are_not_lost() {
+    if !is_installed() {
+        return;
+    }
+    let (server, name) = new_database();
+    let homes = [Home::new(server.settings(&name)), Home::new(server.settings(&name))];
+    set(&mut homes[0].store(), "user:anna", Some("north")).unwrap();
+    let mut alone = homes[1].alone();
+    set(&mut alone, "user:anna", Some("south")).unwrap();
+    set(&mut alone, "user:olaf", Some("south")).unwrap();
+    let refused = homes[1].store().catch_up();
+    assert!(
+        matches!(refused, Err(StoreError::Database(DatabaseFailure::OwnSubscribers { count: 1, .. }))),
+        "{refused:?}"
+    );
+    assert_eq!(users(&mut alone).len(), 2);
+    server.database(&name).put_sealed_documents(&alone, &alone.sealed_documents().unwrap(), false).unwrap();
+    homes[1].store().catch_up().unwrap();
+    assert_eq!(users(&mut homes[1].alone()), [user("anna", "north"), user("olaf", "south")]);
+}
+
+#[test]
 fn a_schema_of_the_former_layout_is_brought_to_this_one_and_a_change_by_sql_is_followed() {
     if !is_installed() {
         return;
