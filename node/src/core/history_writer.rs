@@ -181,6 +181,9 @@ fn row_of(record: &ChargingRecord) -> Option<UsageRow> {
 /// A place in the audit log: a part, which keeps its inode when it is set aside, and the octets before it.
 type AuditPlace = (u64, u64);
 
+/// Lines of the audit log with their times, and the place after them.
+type AuditLines = (Vec<(Instant, String)>, AuditPlace);
+
 /// Reads the audit log on from where it was written to the database.
 struct AuditReader {
     file: PathBuf,
@@ -227,7 +230,7 @@ impl AuditReader {
     }
 
     /// The next whole lines with their times, and the place after them. `None`: there are none yet.
-    fn next(&mut self) -> io::Result<Option<(Vec<(Instant, String)>, AuditPlace)>> {
+    fn next(&mut self) -> io::Result<Option<AuditLines>> {
         let parts = self.parts()?;
         let Some((inode, mut offset)) = self.place else { return Ok(None) };
         let inodes = parts.iter().map(|part| fs::metadata(part).map(|meta| meta.ino()));
