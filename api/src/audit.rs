@@ -21,8 +21,9 @@ use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 use tracing::{error, warn};
 use whimbrel_ids::Supi;
-use whimbrel_node::clock;
+use whimbrel_node::api_files::audit_parts as set_aside;
 use whimbrel_node::config::Audit;
+use whimbrel_node::{api_files, clock};
 use whimbrel_store::Store;
 
 pub use verify::verify;
@@ -62,9 +63,7 @@ pub fn user() -> String {
 
 /// The audit log of a store.
 pub fn file_of(store: &Path) -> PathBuf {
-    let mut name = store.as_os_str().to_owned();
-    name.push(".audit");
-    name.into()
+    api_files::audit_file(store)
 }
 
 /// Records an access. If that fails, it is logged, and the access is granted all the same: a full disk must not lock an operator out.
@@ -240,21 +239,6 @@ fn aside(file: &Path, number: u64) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(format!(".{number}"));
     name.into()
-}
-
-/// The files that were set aside, oldest first.
-fn set_aside(file: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
-    let folder = folder_of(file);
-    let prefix = format!("{}.", file.file_name().unwrap_or_default().to_string_lossy());
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let name = entry?.file_name();
-        if let Some(number) = name.to_str().and_then(|name| name.strip_prefix(&prefix)?.parse().ok()) {
-            found.push((number, folder.join(&name)));
-        }
-    }
-    found.sort();
-    Ok(found)
 }
 
 /// Deletes files that were set aside: those whose newest entry is older than is kept, and the oldest where all are too large.

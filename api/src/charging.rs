@@ -10,10 +10,11 @@ use whimbrel_charging::{
     ClosingCause, CreditRefusal, OpenSession, RatingGroupUsage,
 };
 use whimbrel_ids::Supi;
-use whimbrel_node::{accounts, clock};
+use whimbrel_node::{accounts, clock, subscribers};
 use whimbrel_store::Text;
 
 use super::HandlerContext;
+use super::audit_entries::Homes;
 use super::input::{JsonBody, PageLimit, PageQuery, PathParts, Query, SupiPart, page};
 use super::openapi::OperationDescription;
 use super::problem::ProblemDetails;
@@ -203,6 +204,8 @@ pub(super) struct RecordQuery {
     after: Option<u64>,
     /// Most records to return; 100 if absent.
     limit: Option<PageLimit>,
+    /// `all`: the records of all homes that share PostgreSQL, numbered in the order in which they came there; `own` if absent.
+    homes: Option<Homes>,
 }
 
 /// Some charging records in the order of their numbers.
@@ -218,6 +221,10 @@ pub(super) struct RecordPage {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ChargingRecord")]
 struct RecordView {
+    /// The home that charged; only with `homes=all`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    home: Option<String>,
     /// Rises with each record. A session on which a late report came has a new record, with all of its usage.
     number: u64,
     /// The identity of the session's charging data resource.
@@ -246,6 +253,7 @@ impl From<&ChargingRecord> for RecordView {
         let total = record.total();
         let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
         Self {
+            home: None,
             number: record.number,
             session: record.session.to_string(),
             supi: record.supi.to_string(),
@@ -266,12 +274,50 @@ impl From<&ChargingRecord> for RecordView {
     }
 }
 
+/// Records, each with the name of its home if those of all homes are asked for. Those have the numbers of their arrival in place of their own.
 async fn read_records(
     shared: &Arc<HandlerContext>,
     query: RecordQuery,
-) -> Result<Vec<ChargingRecord>, ProblemDetails> {
+) -> Result<Vec<(Option<String>, ChargingRecord)>, ProblemDetails> {
     let (supi, after, limit) = (query.supi.map(|supi| supi.0), query.after.unwrap_or(0), page(query.limit));
-    with_accounts(shared, move |function| Ok(function.records(supi, after, limit)?)).await
+    if query.homes == Some(Homes::All) {
+        let shared = shared.clone();
+        let read = tokio::task::spawn_blocking(move || {
+            let (mut database, replica) = subscribers::open_database(&shared.config.store)?;
+            let (supi, after) = (supi.map(|supi| supi.to_string()), i64::try_from(after).unwrap_or(i64::MAX));
+            let rows = database.usage_after(&replica, supi.as_deref(), after, limit)?;
+            let mut records = Vec::new();
+            for row in rows {
+                let record: ChargingRecord = serde_json::from_str(&row.text)
+                    .map_err(|_| ProblemDetails::unavailable("a charging record in PostgreSQL is none"))?;
+                records
+                    .push((Some(row.home), ChargingRecord { number: row.number.unsigned_abs(), ..record }));
+            }
+            Ok(records)
+        });
+        return read.await.map_err(|_| ProblemDetails::internal("the records could not be read"))?;
+    }
+    let own = with_accounts(shared, move |function| Ok(function.records(supi, after, limit)?)).await?;
+    Ok(own.into_iter().map(|record| (None, record)).collect())
+}
+
+/// Records as CSV, with a last column for their home if they have homes.
+fn csv_text(records: &[(Option<String>, ChargingRecord)], has_homes: bool) -> String {
+    let mut text = match has_homes {
+        true => CSV_HEADING.replace("\r\n", ",home\r\n"),
+        false => CSV_HEADING.to_owned(),
+    };
+    for (home, record) in records {
+        let line = record.csv_line(clock::rfc3339);
+        match home {
+            // Any program may have written the name.
+            Some(home) => {
+                text += &format!("{},\"{}\"\r\n", line.trim_end(), home.replace(['"', '\r', '\n'], " "))
+            }
+            None => text += &line,
+        }
+    }
+    text
 }
 
 pub(super) async fn records(
@@ -281,8 +327,12 @@ pub(super) async fn records(
 ) -> HandlerResult<Json<RecordPage>> {
     let limit = page(query.limit);
     let records = read_records(&shared, query).await?;
-    let next = records.last().filter(|_| records.len() == limit).map(|record| record.number);
-    TypedReply::json(&RecordPage { records: records.iter().map(RecordView::from).collect(), next })
+    let next = records.last().filter(|_| records.len() == limit).map(|(_, record)| record.number);
+    let view = |(home, record): &(Option<String>, ChargingRecord)| RecordView {
+        home: home.clone(),
+        ..record.into()
+    };
+    TypedReply::json(&RecordPage { records: records.iter().map(view).collect(), next })
 }
 
 /// Records as CSV (RFC 4180).
@@ -300,8 +350,8 @@ pub(super) async fn records_as_csv(
     _: RoutedRequest,
     Query(query): Query<RecordQuery>,
 ) -> HandlerResult<CsvText> {
+    let has_homes = query.homes == Some(Homes::All);
     let records = read_records(&shared, query).await?;
-    let lines = records.iter().map(|record| record.csv_line(clock::rfc3339));
-    let text: String = std::iter::once(CSV_HEADING.to_owned()).chain(lines).collect();
+    let text = csv_text(&records, has_homes);
     Ok(Reply::text("text/csv; charset=utf-8", text).into())
 }

@@ -132,7 +132,7 @@ impl HandlerContext {
             imports: Semaphore::new(1),
             streams: Arc::new(Semaphore::new(live::STREAMS_MAX)),
             streams_of: Mutex::default(),
-            auth: Auth::new(whimbrel_node::api_files::accounts_file(&config.store.path), &config.api, tls),
+            auth: Auth::new(&config.store, &config.api, tls),
             settings: Mutex::default(),
             refusals: Mutex::default(),
             checks: Mutex::default(),

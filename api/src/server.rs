@@ -119,6 +119,8 @@ pub fn start_on(
     let (stop, stopped) = watch::channel(false);
     let serve = move || {
         runtime.block_on(async {
+            let importing = shared.clone();
+            tokio::task::spawn_blocking(move || importing.auth.import_former());
             let (of_local, mut stopped_local) = (shared.clone(), stopped.clone());
             let locally = async {
                 if let Some(local) = first_listener(local, &mut stopped_local).await {

@@ -37,9 +37,10 @@ impl From<StoreError> for ProblemDetails {
     fn from(e: StoreError) -> Self {
         let detail = e.to_string();
         match e {
-            StoreError::Exists(_) | StoreError::MsisdnTaken | StoreError::ChangedMeanwhile(_) => {
-                ProblemDetails::conflict(detail)
-            }
+            StoreError::Exists(_)
+            | StoreError::MsisdnTaken
+            | StoreError::ChangedMeanwhile(_)
+            | StoreError::DocumentsChangedMeanwhile => ProblemDetails::conflict(detail),
             StoreError::Unknown(_) => ProblemDetails::not_found(detail),
             StoreError::Invalid(_) | StoreError::SupiChanged(_) | StoreError::Import(_) => {
                 ProblemDetails::unprocessable(detail)

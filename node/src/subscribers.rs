@@ -28,6 +28,28 @@ pub fn open(config: &config::StoreConfig) -> Result<Store, String> {
     Ok(store)
 }
 
+/// The name of this home for an operator.
+pub fn home_name(config: &config::Config) -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{} at {}", config.amf.name, host.trim())
+}
+
+/// Why the database that several homes share cannot be read.
+#[derive(Debug)]
+pub enum NoDatabase {
+    /// The configuration names none.
+    NotConfigured,
+    /// One sentence.
+    Failed(String),
+}
+
+/// The database that the configuration names, with this home's replica, for what no replica has.
+pub fn open_database(config: &config::StoreConfig) -> Result<(PostgresDatabase, Store), NoDatabase> {
+    let settings = config.postgres.clone().ok_or(NoDatabase::NotConfigured)?;
+    let replica = open(config).map_err(NoDatabase::Failed)?;
+    Ok((PostgresDatabase::new(settings).map_err(NoDatabase::Failed)?, replica))
+}
+
 /// Opens a store with this key file.
 pub fn open_with(path: &Path, key_file: &Path) -> Result<Store, String> {
     Store::open(path, key_file).map_err(|e| e.to_string())

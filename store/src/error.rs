@@ -93,6 +93,15 @@ pub enum StoreError {
     Io(io::Error),
     /// Another user changed the subscriber in the shared database at the same moment.
     ChangedMeanwhile(Supi),
+    /// A user of the console or a token was changed at the same moment, here or at another home.
+    DocumentsChangedMeanwhile,
+    /// A subscriber's keys or a document were sealed with another key, or are damaged.
+    Unreadable(String),
+    /// The former key is still needed.
+    NeedsFormerKey {
+        /// The subscribers' file.
+        path: PathBuf,
+    },
     /// The file is the replica of a database that the configuration does not name.
     Replica {
         /// The subscribers' file.
@@ -187,6 +196,18 @@ impl fmt::Display for StoreError {
                 f,
                 "{supi} was changed by another user at the same moment, and your change was not made: read it again, and make your change to \
                  what it is now"
+            ),
+            Self::DocumentsChangedMeanwhile => f.write_str(
+                "a user or a token was changed by another user at the same moment, and your change was not made: look at them again, and \
+                 make your change to what they are now",
+            ),
+            Self::Unreadable(name) => {
+                write!(f, "{name} in the store is damaged, or was sealed with another key: restore the store from its backup")
+            }
+            Self::NeedsFormerKey { path } => write!(
+                f,
+                "some of {} is still sealed with the former key, so that key stays: finish `whimbrel store rotate-key` first",
+                path.display()
             ),
             Self::Replica { path } => write!(
                 f,

@@ -22,6 +22,7 @@ mod cache;
 mod columns;
 mod copy;
 mod csv;
+mod documents;
 mod error;
 mod export;
 mod foreign;
@@ -30,6 +31,7 @@ mod home;
 mod import;
 mod record;
 mod replica;
+mod rotation;
 mod schema;
 mod seal;
 mod sealed_log;
@@ -42,6 +44,7 @@ pub use backup::{LAYOUT, downgrade, release};
 pub use bit_rate::{Ambr, BitRate};
 pub use cache::Changes;
 pub use copy::{EXCERPT_MAX, Excerpt, ExcerptChanges};
+pub use documents::{DocumentChange, OpenedDocuments, SealedDocument, is_document};
 pub use error::StoreError;
 pub use export::Secrets;
 pub use foreign::{Core, FlowCheck, ImportNote};
@@ -54,7 +57,9 @@ pub use record::{
 };
 pub use replica::{CopyDifferences, CopyKind, later_offset};
 pub use sealed_log::{SealedLog, SealedLogError, SealedRecords};
-pub use shared::{DatabaseFailure, ReplicaPosition, SealedSubscriber, SharedStore, SubscriberChange};
+pub use shared::{
+    DatabaseChanges, DatabaseFailure, ReplicaPosition, SealedSubscriber, SharedStore, SubscriberChange,
+};
 pub use store::{PAGE_MAX, Store};
 pub use subscription::{
     AREAS_MAX, Arp, DNNS_MAX, DnnConfiguration, FILTERS_MAX, FLOWS_MAX, FRAMED_ROUTES_MAX, FlowGate,

@@ -11,10 +11,14 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehav
 use whimbrel_ids::{Instant, Supi};
 use whimbrel_security::SqnOffset;
 
+use crate::documents::{self, SealedDocument};
 use crate::error::{StoreError, of_sqlite};
 use crate::home;
 use crate::schema::KEY_CHECK;
-use crate::shared::{DatabaseFailure, ReplicaPosition, SealedSubscriber, SharedStore, SubscriberChange};
+use crate::seal::Sealer;
+use crate::shared::{
+    DatabaseChanges, DatabaseFailure, ReplicaPosition, SealedSubscriber, SharedStore, SubscriberChange,
+};
 use crate::store::{Store, TransactionWriter};
 
 /// The tables of a replica beside the subscribers': its position in the log of the database, and the offsets of resynchronised subscribers that the
@@ -56,7 +60,7 @@ fn sealed(db: &Connection, supi: &str) -> rusqlite::Result<Option<SealedSubscrib
     db.prepare_cached(&format!("{SEALED} WHERE s.supi = ?1"))?.query_row([supi], read_sealed).optional()
 }
 
-fn position(db: &Connection) -> rusqlite::Result<Option<ReplicaPosition>> {
+pub(crate) fn position(db: &Connection) -> rusqlite::Result<Option<ReplicaPosition>> {
     let table = "SELECT count(*) FROM sqlite_master WHERE name = 'replica'";
     if !db.prepare_cached(table)?.query_row([], |row| row.get::<_, bool>(0))? {
         return Ok(None);
@@ -94,7 +98,9 @@ fn later(one: i64, other: i64) -> i64 {
 pub struct CopyDifferences {
     /// Subscribers that were written or removed.
     pub changed: u64,
-    /// The first of them.
+    /// Users of the console and tokens that were written or removed.
+    pub documents: u64,
+    /// The first of them all.
     pub first: Option<String>,
     /// Where the replica as it was before was saved.
     pub saved: Option<PathBuf>,
@@ -135,7 +141,10 @@ impl Store {
         self.with_shared(|store, shared| shared.catch_up(store)).unwrap_or(Ok(()))
     }
 
-    fn with_shared<T>(&mut self, work: impl FnOnce(&mut Self, &mut dyn SharedStore) -> T) -> Option<T> {
+    pub(crate) fn with_shared<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self, &mut dyn SharedStore) -> T,
+    ) -> Option<T> {
         let mut shared = self.shared.take()?;
         let done = work(self, &mut *shared);
         self.shared = Some(shared);
@@ -198,7 +207,7 @@ impl Store {
     pub fn apply(
         &mut self,
         from: &ReplicaPosition,
-        changes: &[(String, Option<SealedSubscriber>)],
+        changes: &DatabaseChanges,
         to: &ReplicaPosition,
     ) -> Result<bool, StoreError> {
         let failed = |e| of_sqlite(&self.path, e);
@@ -206,6 +215,8 @@ impl Store {
         if position(&tx).map_err(failed)?.as_ref() != Some(from) {
             return Ok(false);
         }
+        documents::put(&tx, &changes.documents).map_err(failed)?;
+        let changes = &changes.subscribers;
         let mut writer = self.writer(&tx);
         // Numbers first: two subscribers may have swapped theirs.
         for (supi, _) in changes {
@@ -280,6 +291,23 @@ impl Store {
         tx.commit().map_err(failed)?;
         self.clear_cache();
         Ok(())
+    }
+
+    /// Makes the documents of this replica equal to all those of the database, as [`Self::apply_page`] does with subscribers.
+    pub fn apply_all_documents(
+        &mut self,
+        rows: &[SealedDocument],
+        kind: CopyKind,
+        differences: &mut CopyDifferences,
+    ) -> Result<(), StoreError> {
+        let changes = self.document_differences(rows)?;
+        changes.iter().for_each(|(name, _)| differences.count_document(name));
+        if kind == CopyKind::AfterLoss && !changes.is_empty() && differences.saved.is_none() {
+            differences.saved = Some(self.save_before_loss()?);
+        }
+        let failed = |e| of_sqlite(&self.path, e);
+        let tx = Transaction::new_unchecked(&self.db, TransactionBehavior::Immediate).map_err(failed)?;
+        documents::put(&tx, &changes).and_then(|()| tx.commit()).map_err(failed)
     }
 
     /// Notes that this replica has all up to this position.
@@ -358,13 +386,21 @@ impl Store {
         self.sealer().seal(KEY_CHECK.0, KEY_CHECK.1)
     }
 
-    /// True if [`Self::key_check`] was made under the same key.
+    /// True if [`Self::key_check`] was made under the same key as that in force.
     pub fn has_key_of(&self, check: &[u8]) -> bool {
-        self.sealer().open_sealed::<8>(KEY_CHECK.0, check).is_some_and(|plain| *plain == KEY_CHECK.1)
+        is_key_of(&self.sealer().without_former(), check)
+    }
+
+    /// The failure that the key of a database is not this file's: its former one, or another.
+    pub fn other_key_than(&self, check: &[u8]) -> DatabaseFailure {
+        match is_key_of(self.sealer(), check) {
+            true => DatabaseFailure::FormerKey,
+            false => self.other_key(),
+        }
     }
 
     /// The failure that the key of a database is another one than this file's.
-    pub fn other_key(&self) -> DatabaseFailure {
+    fn other_key(&self) -> DatabaseFailure {
         DatabaseFailure::OtherKey { key_file: self.key_file.clone() }
     }
 
@@ -395,10 +431,19 @@ impl Store {
 }
 
 impl CopyDifferences {
+    fn count_document(&mut self, name: &str) {
+        self.documents += 1;
+        self.first.get_or_insert_with(|| name.to_owned());
+    }
+
     fn count(&mut self, supi: &str) {
         self.changed += 1;
         self.first.get_or_insert_with(|| format!("imsi-{supi}"));
     }
+}
+
+fn is_key_of(sealer: &Sealer, check: &[u8]) -> bool {
+    sealer.open_sealed::<8>(KEY_CHECK.0, check).is_some_and(|plain| *plain == KEY_CHECK.1)
 }
 
 fn set_position(db: &Connection, to: &ReplicaPosition) -> rusqlite::Result<()> {

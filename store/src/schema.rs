@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior};
 
+use crate::documents;
 use crate::error::{StoreError, of_file, of_sqlite};
 use crate::seal::Sealer;
 
@@ -88,6 +89,7 @@ pub(crate) fn open(path: &Path, key_file: &Path) -> Result<(Connection, Sealer),
         _ => return Err(StoreError::Corrupt { path: path.to_owned() }),
     }
     add_time_of_change(&mut db).map_err(failed)?;
+    documents::make_tables(&mut db).map_err(failed)?;
     let check = db.query_row("SELECT sealed FROM key_check", [], |r| r.get::<_, Vec<u8>>(0)).optional();
     let check = check.map_err(failed)?.ok_or_else(|| StoreError::Corrupt { path: path.to_owned() })?;
     match sealer.open_sealed::<8>(KEY_CHECK.0, &check) {

@@ -2,7 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use aes_gcm_siv::aead::{AeadInOut, KeyInit};
@@ -33,8 +33,11 @@ const KIND_TOP: u8 = 3;
 /// K has 256 bits.
 const KIND_LONG: u8 = 0x80;
 
-/// Seals and opens under the key of a key file.
-pub(crate) struct Sealer(Aes256GcmSiv);
+/// Seals under the first key of a key file, and opens under that one and the former one in its second line, which a rotation leaves there.
+pub(crate) struct Sealer {
+    key: Aes256GcmSiv,
+    former: Option<Aes256GcmSiv>,
+}
 
 impl Sealer {
     /// Reads the key file; creates it, with a new key and mode 0600, where `create` allows.
@@ -64,10 +67,35 @@ impl Sealer {
             }
             Err(e) => return Err(of_file(key_file, e)),
         };
-        let key: Option<[u8; 32]> = from_hex(text.trim());
-        let key =
-            Zeroizing::new(key.ok_or_else(|| StoreError::KeyFileInvalid { key_file: key_file.to_owned() })?);
-        Ok(Self(Aes256GcmSiv::new((&*key).into())))
+        let mut keys = text.split_whitespace().map(|line| {
+            let key: Option<[u8; 32]> = from_hex(line);
+            let key = key.ok_or_else(|| StoreError::KeyFileInvalid { key_file: key_file.to_owned() })?;
+            Ok(Aes256GcmSiv::new((&*Zeroizing::new(key)).into()))
+        });
+        let key = keys
+            .next()
+            .unwrap_or_else(|| Err(StoreError::KeyFileInvalid { key_file: key_file.to_owned() }))?;
+        let former = keys.next().transpose()?;
+        match keys.next() {
+            None => Ok(Self { key, former }),
+            Some(_) => Err(StoreError::KeyFileInvalid { key_file: key_file.to_owned() }),
+        }
+    }
+
+    /// True if the key file has a former key, too.
+    pub(crate) fn has_former(&self) -> bool {
+        self.former.is_some()
+    }
+
+    /// The same without the former key.
+    pub(crate) fn without_former(&self) -> Self {
+        Self { key: self.key.clone(), former: None }
+    }
+
+    /// True if both seal under the same key.
+    pub(crate) fn has_key_of(&self, other: &Self) -> bool {
+        const SAME: &str = "the same key";
+        self.pseudonym(SAME) == other.pseudonym(SAME)
     }
 
     /// Nonce, ciphertext and tag of `plain`, bound to `context`.
@@ -75,7 +103,7 @@ impl Sealer {
         let mut nonce = [0; NONCE];
         getrandom::fill(&mut nonce).map_err(|_| StoreError::NoRandomness)?;
         let mut plain = Zeroizing::new(plain);
-        let tag = self.0.encrypt_inout_detached(&Nonce::from(nonce), context, plain.as_mut_slice().into());
+        let tag = self.key.encrypt_inout_detached(&Nonce::from(nonce), context, plain.as_mut_slice().into());
         // Only a text of 64 GiB is too long for the cipher.
         let tag = tag.map_err(|_| StoreError::NoRandomness)?;
         let mut sealed = Vec::with_capacity(NONCE + N + TAG);
@@ -94,16 +122,31 @@ impl Sealer {
         let (nonce, rest) = sealed.split_first_chunk::<NONCE>()?;
         let (text, tag) = rest.split_last_chunk::<TAG>()?;
         let mut plain = Zeroizing::new(<[u8; N]>::try_from(text).ok()?);
-        let nonce = Nonce::from(*nonce);
-        self.0.decrypt_inout_detached(&nonce, context, plain.as_mut_slice().into(), &(*tag).into()).ok()?;
+        self.decrypt(nonce, context, text, plain.as_mut_slice(), tag)?;
         Some(plain)
+    }
+
+    /// Deciphers `text`, which `plain` holds, in place, under one of the keys.
+    fn decrypt(
+        &self,
+        nonce: &[u8; NONCE],
+        context: &[u8],
+        text: &[u8],
+        plain: &mut [u8],
+        tag: &[u8; TAG],
+    ) -> Option<()> {
+        [Some(&self.key), self.former.as_ref()].into_iter().flatten().find_map(|key| {
+            plain.copy_from_slice(text);
+            let (nonce, tag) = (Nonce::from(*nonce), (*tag).into());
+            key.decrypt_inout_detached(&nonce, context, (&mut *plain).into(), &tag).ok()
+        })
     }
 
     /// Nonce, ciphertext and tag of `plain`, which is overwritten, bound to `context`.
     pub(crate) fn seal_octets(&self, context: &[u8], plain: &mut [u8]) -> Result<Vec<u8>, StoreError> {
         let mut nonce = [0; NONCE];
         getrandom::fill(&mut nonce).map_err(|_| StoreError::NoRandomness)?;
-        let tag = self.0.encrypt_inout_detached(&Nonce::from(nonce), context, (&mut *plain).into());
+        let tag = self.key.encrypt_inout_detached(&Nonce::from(nonce), context, (&mut *plain).into());
         // Only a text of 64 GiB is too long for the cipher.
         let tag = tag.map_err(|_| StoreError::NoRandomness)?;
         Ok([&nonce[..], plain, &tag].concat())
@@ -114,8 +157,7 @@ impl Sealer {
         let (nonce, rest) = sealed.split_first_chunk::<NONCE>()?;
         let (text, tag) = rest.split_last_chunk::<TAG>()?;
         let mut plain = Zeroizing::new(text.to_vec());
-        let nonce = Nonce::from(*nonce);
-        self.0.decrypt_inout_detached(&nonce, context, plain.as_mut_slice().into(), &(*tag).into()).ok()?;
+        self.decrypt(nonce, context, text, plain.as_mut_slice(), tag)?;
         Some(plain)
     }
 
@@ -124,8 +166,11 @@ impl Sealer {
         let mut nothing: [u8; 0] = [];
         let context = [b"pseudonym ".as_slice(), text.as_bytes()].concat();
         // The cipher bears one nonce for all: nothing is ciphered, and the tag is a MAC of the text (RFC 8452 §9).
-        let tag =
-            self.0.encrypt_inout_detached(&Nonce::from([0; NONCE]), &context, nothing.as_mut_slice().into());
+        let tag = self.key.encrypt_inout_detached(
+            &Nonce::from([0; NONCE]),
+            &context,
+            nothing.as_mut_slice().into(),
+        );
         Some(to_hex(tag.ok()?.get(..8)?))
     }
 
@@ -192,6 +237,43 @@ fn opened_tuak(plain: &[u8; PLAIN_TUAK]) -> Option<(LongTermKey, OperatorCode)> 
         KIND_TOP => Some((k, OperatorCode::Top(Top::new(code)))),
         _ => None,
     }
+}
+
+/// Puts a new key in front of the present one of a key file, with the same owner and mode; a key before that goes. Whole or not at all.
+pub(crate) fn add_key(key_file: &Path) -> Result<(), StoreError> {
+    let mut key = Zeroizing::new([0; 32]);
+    getrandom::fill(key.as_mut_slice()).map_err(|_| StoreError::NoRandomness)?;
+    let key = Zeroizing::new(to_hex(&*key));
+    change_key_file(key_file, |present| Zeroizing::new(format!("{}\n{present}\n", *key)))
+}
+
+/// Removes the former key of a key file.
+pub(crate) fn drop_former_key(key_file: &Path) -> Result<(), StoreError> {
+    change_key_file(key_file, |present| Zeroizing::new(format!("{present}\n")))
+}
+
+fn change_key_file(key_file: &Path, text: impl FnOnce(&str) -> Zeroizing<String>) -> Result<(), StoreError> {
+    let failed = |e| of_file(key_file, e);
+    let present = Zeroizing::new(whimbrel_files::read_text(key_file, KEY_FILE_OCTETS_MAX).map_err(failed)?);
+    let invalid = || StoreError::KeyFileInvalid { key_file: key_file.to_owned() };
+    let text = text(present.split_whitespace().next().ok_or_else(invalid)?);
+    let meta = fs::metadata(key_file).map_err(failed)?;
+    let mut draft = key_file.as_os_str().to_owned();
+    draft.push(".new");
+    let draft = PathBuf::from(draft);
+    let _ = fs::remove_file(&draft);
+    let changed = write_private(&draft, text.as_bytes())
+        .and_then(|()| chown(&draft, Some(meta.uid()), Some(meta.gid())))
+        .and_then(|()| fs::set_permissions(&draft, meta.permissions()))
+        .and_then(|()| fs::rename(&draft, key_file))
+        .and_then(|()| {
+            let folder = key_file.parent().filter(|folder| !folder.as_os_str().is_empty());
+            fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+        });
+    if changed.is_err() {
+        let _ = fs::remove_file(&draft);
+    }
+    changed.map_err(failed)
 }
 
 /// Creates a key file whole or not at all: two processes that start together end with the same key.

@@ -4,6 +4,7 @@ use core::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::documents::DocumentChange;
 use crate::error::StoreError;
 use crate::store::Store;
 
@@ -86,6 +87,25 @@ pub trait SharedStore: Send {
         at: &ReplicaPosition,
         changes: &[SubscriberChange],
     ) -> Result<(), StoreError>;
+
+    /// Makes changes of sealed documents that were prepared by a replica at this position: all of them, or none.
+    ///
+    /// Errors: [`StoreError::DocumentsChangedMeanwhile`]: any document was changed since; [`StoreError::Database`].
+    fn commit_documents(
+        &mut self,
+        replica: &Store,
+        at: &ReplicaPosition,
+        changes: &[DocumentChange],
+    ) -> Result<(), StoreError>;
+}
+
+/// Changes that the log of the database names, each with what it is now; `None`: it was removed.
+#[derive(Debug, Default)]
+pub struct DatabaseChanges {
+    /// Subscribers, by the digits of their SUPIs.
+    pub subscribers: Vec<(String, Option<SealedSubscriber>)>,
+    /// Documents, by their names.
+    pub documents: Vec<DocumentChange>,
 }
 
 /// Why the shared database cannot be used.
@@ -135,16 +155,18 @@ pub enum DatabaseFailure {
         /// The key file in force.
         key_file: PathBuf,
     },
+    /// The subscribers in it are sealed with the former key of the key file: a rotation was not finished.
+    FormerKey,
     /// The file is the replica of another database.
     OtherDatabase {
         /// Path of the replica's file.
         path: PathBuf,
     },
-    /// The file has subscribers of its own, which a replica would lose.
+    /// The file has subscribers, users or tokens of its own, which a replica would lose.
     OwnSubscribers {
         /// The subscribers' file.
         path: PathBuf,
-        /// How many of its subscribers are not in the database.
+        /// How many of its subscribers, users and tokens are not in the database.
         count: u64,
     },
     /// Another home has the AMF identifier of this one.
@@ -225,8 +247,12 @@ impl fmt::Display for DatabaseFailure {
             ),
             Self::OtherKey { key_file } => write!(
                 f,
-                "the key file {} is not the one that sealed the subscribers in PostgreSQL: all homes need the same key file",
+                "the key file {} is not the one that sealed the subscribers in PostgreSQL: all homes need the same key file; UEs are \
+                 served on from what this home has",
                 key_file.display()
+            ),
+            Self::FormerKey => f.write_str(
+                "the subscribers in PostgreSQL are still sealed with the former key of the key file: finish `whimbrel store rotate-key`; UEs are served on",
             ),
             Self::OtherDatabase { path } => write!(
                 f,
@@ -236,7 +262,7 @@ impl fmt::Display for DatabaseFailure {
             ),
             Self::OwnSubscribers { path, count } => write!(
                 f,
-                "{count} subscribers in {} are not in PostgreSQL, and a replica would lose them: copy them with `whimbrel store copy`, or move \
+                "{count} subscribers, users or tokens in {} are not in PostgreSQL, and a replica would lose them: copy them with `whimbrel store copy`, or move \
                  the file away",
                 path.display()
             ),

@@ -372,6 +372,10 @@ impl Store {
         TransactionWriter::new(db, &self.sealer, &self.path)
     }
 
+    pub(crate) fn set_sealer(&mut self, sealer: Sealer) {
+        self.sealer = sealer;
+    }
+
     pub(crate) fn sealer(&self) -> &Sealer {
         &self.sealer
     }
@@ -395,7 +399,12 @@ impl Store {
     /// A record from its columns: opens the keys, shares the subscription.
     fn record(&mut self, c: Columns) -> Result<SubscriberRecord, StoreError> {
         let supi = c.supi.parse().map_err(|_| self.corrupt())?;
-        let (k, operator_code) = self.sealer.open_keys(supi, &c.keys).ok_or_else(|| self.corrupt())?;
+        let mut opened = self.sealer.open_keys(supi, &c.keys);
+        if opened.is_none() && self.reload_key()? {
+            // The key was rotated since this process read its file.
+            opened = self.sealer.open_keys(supi, &c.keys);
+        }
+        let (k, operator_code) = opened.ok_or_else(|| self.corrupt())?;
         let record = SubscriberRecord {
             supi,
             k,

@@ -8,4 +8,5 @@ mod failures;
 mod forms;
 mod import;
 mod killed;
+mod rotation;
 mod store;

@@ -260,3 +260,23 @@ fn a_subscriber_with_tuak_and_eap() {
         );
     }
 }
+
+#[test]
+fn documents_are_changed_all_or_none_and_only_from_what_they_were() {
+    let folder = Folder::new();
+    let (mut one, mut other) = (folder.store(), folder.store());
+    other.catch_up().unwrap();
+    one.catch_up().unwrap();
+    let seen = one.documents_version().unwrap();
+    let octets = |text: &str| Some(text.as_bytes().to_vec());
+    let both = || vec![("user:anna".to_owned(), octets("1")), ("token:anna".to_owned(), octets("2"))];
+    one.change_documents(seen, both()).unwrap();
+    let refused = other.change_documents(seen, both());
+    assert!(matches!(refused, Err(StoreError::DocumentsChangedMeanwhile)), "{refused:?}");
+    let (at, users) = other.documents("user").unwrap();
+    assert_eq!(users.iter().map(|(n, c)| (n.as_str(), &c[..])).collect::<Vec<_>>(), [("anna", &b"1"[..])]);
+    other.change_documents(at, vec![("user:anna".into(), None), ("user:olaf".into(), octets("3"))]).unwrap();
+    let (_, users) = one.documents("user").unwrap();
+    assert_eq!(users.iter().map(|(n, _)| n.as_str()).collect::<Vec<_>>(), ["olaf"]);
+    assert_eq!(one.documents("token").unwrap().1.len(), 1);
+}

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Two cores with the subscribers of one PostgreSQL database (Debian's server): what is added through one is in force at the other; while PostgreSQL is
 # dead, UEs register at both, also after a restart, and provisioning is refused in one sentence; of two edits at once one is refused; an
-# older backup is noticed, and what it lost is brought back. In a network namespace of its own.
+# older backup is noticed, and what it lost is brought back. Users, tokens, audit logs and charging records of one home are at the other, and the key is
+# rotated while both run. In a network namespace of its own.
 #
 # Usage: postgres.sh     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
 set -euo pipefail
@@ -51,6 +52,7 @@ END
 (umask 077; head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' >"$tmp/all.key") # of all homes
 # configure NAME ADDRESS POINTER API [SLOT]
 configure() {
+  cp -p "$tmp/all.key" "$tmp/$1.key"
   cat >"$tmp/$1.yaml" <<END
 amf: { pointer: $3 }
 n2: { addresses: [$2] }
@@ -60,10 +62,13 @@ upfs: [{ name: both, address: "127.0.0.33:8805" }]
 api: { address: "127.0.0.1:$4" }
 store:
   path: $tmp/$1.db
-  key_file: $tmp/all.key
+  key_file: $tmp/$1.key
   keep_ues: always
   postgres: "postgresql://whimbrel@${tmp//\//%2F}/whimbrel"
 ${5:+  sqn_slot: $5}
+data_networks: [{ dnn: internet, ipv4_pool: 10.50.0.0/16, ipv6_pool: none, charging: { rating_group: 1 } }]
+sbi: { chf: embedded }
+chf: { path: $tmp/$1.charging.db, default_account: postpaid }
 END
 }
 configure north 127.0.0.31 0 8081 0
@@ -94,7 +99,8 @@ for file in some one; do
   printf 'ues: %s\ngnbs: 1\nsteps: [register, deregister]\n' "$([ $file = some ] && echo 4 || echo 1)" >"$tmp/$file.yaml"
 done
 printf 'ues: 4\ngnbs: 1\nsteps: [register]\n' >"$tmp/stay.yaml"
-first[stay]=${first[some]}
+printf 'ues: 4\ngnbs: 1\nsteps: [register, session, deregister]\n' >"$tmp/charged.yaml"
+first[stay]=${first[some]} first[charged]=${first[some]}
 for file in some one; do
   "$WHIMBREL_LAB" ran "$tmp/$file.yaml" --imsi "${first[$file]}" --write-subscribers "$tmp/$file.csv" >/dev/null
 done
@@ -296,14 +302,96 @@ echo "a home with the pointer of another: $(refused twin . subscriber remove "$u
 # 8. A later version's database, and another key: one sentence each, and UEs are served on.
 sql "UPDATE whimbrel.state SET layout = 99"
 refused north "have layout 99, which a later version of this program wrote" subscriber edit "$ue" --status barred
-sql "UPDATE whimbrel.state SET layout = 2"
+sql "UPDATE whimbrel.state SET layout = 3"
 (umask 077; echo "$(printf 'ef%.0s' $(seq 32))" >"$tmp/other.key")
-sed "s|all.key|other.key|; s|north.db|otherkey.db|" "$tmp/north.yaml" >"$tmp/otherkey.yaml"
+sed "s|north.key|other.key|; s|north.db|otherkey.db|" "$tmp/north.yaml" >"$tmp/otherkey.yaml"
 refused otherkey "all homes need the same key file" subscriber edit "$ue" --status barred
 registers 127.0.0.31 some || wrong "UEs are not served on"
 echo "a newer schema and another key file are refused in one sentence"
 
-# 9. A limit of three UEs in a slice is that of both homes.
+# 9. Users, tokens, audit logs and charging records of one home are at the other.
+# as HOME METHOD PATH [BODY]: a command of the host; prints the status, and leaves the answer in answer.HOME.
+as() {
+  curl -s --unix-socket "$tmp/$1.db.socket" -X "$2" -H 'Content-Type: application/json' ${4:+-d "$4"} -w '%{http_code}' -o "$tmp/answer.$1" "http://localhost/api/v1/$3"
+}
+# over API HEADER [METHOD PATH BODY]: the status of a request over the network.
+over() { curl -s -o /dev/null -w '%{http_code}' -H "$2" -X "${3:-GET}" -H 'Content-Type: application/json' ${5:+-d "$5"} "http://127.0.0.1:$1/api/v1/${4:-status}"; }
+login() { over "$1" "X: x" POST session "{\"name\": \"anna\", \"password\": \"$2\"}"; }
+# becomes STATUS COMMAND...: waits until the command prints it, and sets `took` to the milliseconds.
+becomes() {
+  local begun=$(date +%s%N)
+  for _ in $(seq 200); do
+    took=$((($(date +%s%N) - begun) / 1000000))
+    [ "$("${@:2}")" = "$1" ] && return
+    sleep 0.02
+  done
+  wrong "not $1, but $("${@:2}"): ${*:2}"
+}
+[ "$(as north POST users '{"name": "anna", "role": "admin", "password": "correct horse"}')" = 201 ] || wrong "no user: $(cat "$tmp/answer.north")"
+in_force south # by then no failed login has to wait
+[ "$(login 8082 "correct horse")" = 200 ] || wrong "a user of north cannot sign in at south"
+[ "$(as north POST tokens '{"name": "metrics", "scopes": ["read"]}')" = 201 ] || wrong "no token: $(cat "$tmp/answer.north")"
+token="Authorization: Bearer $(sed 's/.*"token":"\([^"]*\)".*/\1/' "$tmp/answer.north")"
+becomes 200 over 8082 "$token"
+echo "a token of north is good at south after $took ms"
+session="Cookie: $(curl -s -D - -o /dev/null -H 'Content-Type: application/json' -d '{"name": "anna", "password": "correct horse"}' http://127.0.0.1:8081/api/v1/session |
+  tr -d '\r' | sed -n 's/^[Ss]et-[Cc]ookie: \([^;]*\).*/\1/p')"
+[ "$(over 8081 "$session")" = 200 ] || wrong "anna has no session at north"
+[ "$(as south PATCH users/anna '{"password": "another horse"}')" = 200 ] || wrong "no change: $(cat "$tmp/answer.south")"
+becomes 401 over 8081 "$session"
+echo "a password that is changed at south ends a session at north after $took ms"
+[ "$(login 8081 "correct horse")" = 401 ] || wrong "the former password is in force at north"
+[ "$(as south DELETE tokens/metrics)" = 204 ] || wrong "the token is not removed: $(cat "$tmp/answer.south")"
+becomes 401 over 8081 "$token"
+echo "a token that is revoked at south is refused at north after $took ms"
+postgres_dies
+[ "$(login 8081 "another horse")" = 200 ] || wrong "anna cannot sign in at north while PostgreSQL is away"
+[ "$(as north POST users '{"name": "olaf", "role": "viewer", "password": "third horse"}')" = 503 ] || wrong "a user is added without PostgreSQL"
+grep -o '"detail":"PostgreSQL cannot be reached[^"]*"' "$tmp/answer.north" || wrong "refused otherwise: $(cat "$tmp/answer.north")"
+registers 127.0.0.31 charged || wrong "no sessions at north while PostgreSQL is away: $(tail -n 3 "$tmp/play.log")"
+[ "$(as north GET 'audit?homes=all')" = 503 ] || wrong "the audit logs of all homes are read without PostgreSQL"
+[ "$(as north GET audit)" = 200 ] || wrong "north's own audit log is not read without PostgreSQL"
+kill -9 "$north"
+wait "$north" 2>/dev/null || true
+start north run
+north=$!
+await north " ready" 4
+postgres
+in_force north
+in_force south
+audited() {
+  as south GET 'audit?homes=all&limit=500' >/dev/null
+  grep -o 'POST /api/v1/users[^,]* outcome=503 home=[^,]* at ' "$tmp/answer.south" | wc -l
+}
+becomes 1 audited
+charged() { "$WHIMBREL" charging records --all-homes --csv --config "$tmp/south.yaml" | grep -c "imsi-.*,internet,.* at " || true; }
+becomes 4 charged
+echo "what north did while PostgreSQL was away, before it was killed, is read at south: a refused user, and $(charged) charging records"
+
+# 10. The key is rotated while both run.
+at north store rotate-key || wrong "no rotation: $(cat "$tmp/command.log")"
+cat "$tmp/command.log"
+in_force north
+registers 127.0.0.31 some || wrong "UEs cannot register at north after the rotation"
+says south "is not the one that sealed the subscribers in PostgreSQL"
+refused south "all homes need the same key file" subscriber edit "$ue" --status barred
+registers 127.0.0.32 some || wrong "UEs cannot register at south, which has the former key"
+[ "$(login 8082 "another horse")" = 200 ] || wrong "anna cannot sign in at south, which has the former key"
+cp "$tmp/north.key" "$tmp/south.key"
+in_force south
+at south subscriber edit "$ue" --msisdn 49666666 || wrong "south changes nothing with the new key: $(cat "$tmp/command.log")"
+for home in north south; do
+  in_force $home
+  at $home store rotate-key --drop-former || wrong "the former key stays at $home: $(cat "$tmp/command.log")"
+  [ "$(wc -l <"$tmp/$home.key")" = 1 ] || wrong "$home has two keys"
+done
+registers 127.0.0.31 some || wrong "UEs cannot register at north with the new key alone"
+registers 127.0.0.32 some || wrong "UEs cannot register at south with the new key alone"
+at north store copy postgres "$tmp/moved.db" || wrong "no copy: $(cat "$tmp/command.log")"
+grep -q "subscribers were copied .*, and 1 users" "$tmp/command.log" || wrong "the user is not copied: $(cat "$tmp/command.log")"
+cat "$tmp/command.log"
+
+# 11. A limit of three UEs in a slice is that of both homes.
 kill "$north" "$south"
 wait "$north" "$south" || wrong "the homes do not stop in order"
 for home in north south; do echo 'access: { slice_limits: ["1@3"] }' >>"$tmp/$home.yaml"; done
@@ -311,7 +399,7 @@ start north run
 north=$!
 start south run
 south=$!
-await north " ready" 4
+await north " ready" 5
 await south " ready" 4
 shares() { sql "SELECT coalesce(sum(share), 0) || ' ' || coalesce(sum(used), 0) FROM whimbrel.slice_share"; }
 # admitted: the UEs that both homes have; more than the limit is wrong.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 use whimbrel_store::{Text, TextForm};
 
-use super::accounts::{ApiToken, ConsoleUser, TOKENS_MAX, USERS_MAX};
+use super::accounts::{AllAccounts, ApiToken, ConsoleUser, TOKENS_MAX, USERS_MAX};
 use super::password::{ChosenPassword, Password, PasswordHash};
 use super::sessions::{AGE_MAX, ConsoleSession, LINK_AGE_MAX};
 use super::throttle::{LoginName, SourcePrefix};
@@ -175,9 +175,9 @@ async fn by_password(
         warn!(from = request.peer.host(), "a login to the console failed");
         ProblemDetails::unauthorized("the name or the password is wrong")
     };
-    let mut accounts = shared.auth.accounts()?;
     // The user may have been changed or removed while the password was hashed: what counts is what the user is now.
-    let user = accounts.user(&name).filter(|u| fits && u.password == hashed).cloned().ok_or_else(refused)?;
+    let user = shared.auth.accounts()?.user(&name).filter(|u| fits && u.password == hashed).cloned();
+    let user = user.ok_or_else(refused)?;
     if let (Some(totp), true) = (&user.totp, shared.auth.second_factor != SecondFactor::Off) {
         let Some(code) = code else {
             // The password is right: the console asks for the code next.
@@ -185,29 +185,63 @@ async fn by_password(
             return Err(ProblemDetails::unauthorized("send the code of your second factor as `code`, too")
                 .needing("code"));
         };
-        let used = totp.after(&code, SystemTime::now()).ok_or_else(|| {
-            warn!(
-                from = request.peer.host(),
-                user = name,
-                "a login to the console failed: the second factor is wrong"
-            );
-            ProblemDetails::unauthorized("the code is wrong, or was used before: wait for the next one")
-                .needing("code")
-        })?;
-        let change = |users: &mut Vec<ConsoleUser>, _: &mut Vec<ApiToken>| {
-            users.iter_mut().filter(|u| u.name == name).for_each(|u| u.totp = Some(used.clone()));
-        };
-        if let Err(e) = accounts.change(change) {
-            // A full disk must not lock an operator out.
-            warn!("a code that was used is remembered until the core stops, and not beyond: {e}");
-            accounts.change_in_memory(change);
-        }
+        use_code(shared, request, &name, totp, code).await?;
     }
     locked(&shared.auth.throttle).succeeded(&login, source);
     // Begun while the accounts are locked: a change of this user ends this session, too.
+    let accounts = shared.auth.accounts()?;
+    let user = accounts.user(&name).filter(|u| u.password == hashed).cloned().ok_or_else(refused)?;
     let answer = begin(shared, request, &user.name, Some(&user), accounts.users().is_empty());
     drop(accounts);
     answer
+}
+
+/// Uses a code of a second factor, which works once at all homes.
+async fn use_code(
+    shared: &Arc<HandlerContext>,
+    request: &RoutedRequest,
+    name: &str,
+    totp: &Totp,
+    code: String,
+) -> Result<(), ProblemDetails> {
+    let refused = || {
+        ProblemDetails::unauthorized("the code is wrong, or was used before: wait for the next one")
+            .needing("code")
+    };
+    let Some(used) = totp.after(&code, SystemTime::now()) else {
+        warn!(
+            from = request.peer.host(),
+            user = name,
+            "a login to the console failed: the second factor is wrong"
+        );
+        return Err(refused());
+    };
+    // Used before it is written: it works once, whatever becomes of that.
+    if !shared.auth.accounts()?.use_code(name, &used) {
+        return Err(refused());
+    }
+    let (of, written) = (name.to_owned(), used);
+    let change = move |all: &mut AllAccounts| match all.user_mut(&of).and_then(|user| user.totp.as_mut()) {
+        Some(totp) => match totp.after(&code, SystemTime::now()) {
+            Some(used) => {
+                *totp = used;
+                Ok(Ok(()))
+            }
+            None => Ok(Err(refused())),
+        },
+        None => Ok(Ok(())),
+    };
+    match shared.auth.change(&Caller::local(), change).await {
+        Ok(done) => {
+            shared.auth.accounts()?.code_is_written(name, &written);
+            done
+        }
+        Err(e) => {
+            // A full disk must not lock an operator out, nor may a database that is away.
+            warn!("a code that was used is remembered until the core stops, and not beyond: {}", e.detail);
+            Ok(())
+        }
+    }
 }
 
 /// Begins a session: of a user, or of a one-time link.
@@ -281,20 +315,16 @@ pub(crate) async fn change_password(
         return Err(ProblemDetails::forbidden("the old password is wrong"));
     };
     let hashed = hashed?;
-    let mut accounts = shared.auth.accounts()?;
-    // An admin may have set another one while this one was hashed.
-    if accounts.user(&caller.name).is_none_or(|u| u.password != before) {
-        return Err(ProblemDetails::conflict("your password was changed meanwhile: log in again"));
-    }
-    let change = |users: &mut Vec<ConsoleUser>, _: &mut Vec<ApiToken>| {
-        users
-            .iter_mut()
-            .filter(|u| u.name == caller.name)
-            .for_each(|u| u.set_password(hashed.clone(), history));
+    let name = caller.name.clone();
+    let change = move |all: &mut AllAccounts| {
+        // An admin may have set another one while this one was hashed.
+        let user = all.user_mut(&name).filter(|u| u.password == before);
+        let user = user
+            .ok_or_else(|| ProblemDetails::conflict("your password was changed meanwhile: log in again"))?;
+        user.set_password(hashed, history);
+        Ok(())
     };
-    accounts.change(change).map_err(ProblemDetails::unavailable)?;
-    drop(accounts);
-    locked(&shared.auth.sessions).end_all_of(&caller.name, caller.session);
+    shared.auth.change(&caller, change).await?;
     Ok(TypedReply::empty())
 }
 
@@ -390,9 +420,9 @@ pub(crate) async fn end_enrolment(
 ) -> HandlerResult<Empty> {
     let caller = caller(&request)?.clone();
     own_user(&shared, &caller)?;
-    let mut pending = locked(&shared.auth.pending);
     let now = clock::now();
-    let (totp, _) = pending.get(&caller.name).filter(|(_, until)| *until > now).ok_or_else(|| {
+    let pending = locked(&shared.auth.pending).get(&caller.name).filter(|(_, until)| *until > now).cloned();
+    let (totp, _) = pending.ok_or_else(|| {
         ProblemDetails::conflict("begin again: a second factor is set up within ten minutes")
     })?;
     let used = totp.after(&code, SystemTime::now()).ok_or_else(|| {
@@ -400,32 +430,28 @@ pub(crate) async fn end_enrolment(
             "the code is wrong: check the clock of your telephone, and send the present code",
         )
     })?;
-    let mut accounts = shared.auth.accounts()?;
-    let change = |users: &mut Vec<ConsoleUser>, _: &mut Vec<ApiToken>| {
-        users.iter_mut().filter(|u| u.name == caller.name).for_each(|u| u.totp = Some(used.clone()));
+    let name = caller.name.clone();
+    let change = move |all: &mut AllAccounts| {
+        all.user_mut(&name).ok_or_else(|| no_user(&name))?.totp = Some(used);
+        Ok(())
     };
-    accounts.change(change).map_err(ProblemDetails::unavailable)?;
-    pending.remove(&caller.name);
-    drop(accounts);
     // Sessions that began with the password alone end.
-    locked(&shared.auth.sessions).end_all_of(&caller.name, caller.session);
+    shared.auth.change(&caller, change).await?;
+    locked(&shared.auth.pending).remove(&caller.name);
     Ok(TypedReply::empty())
 }
 
 /// DELETE: remove a user's second factor, whose telephone was lost. The user's sessions end.
 pub(crate) async fn reset_second_factor(
     shared: Arc<HandlerContext>,
-    _: RoutedRequest,
+    request: RoutedRequest,
     PathParts(AccountPath { name }): PathParts<AccountPath>,
 ) -> HandlerResult<Empty> {
-    let mut accounts = shared.auth.accounts()?;
-    accounts.user(&name).ok_or_else(|| no_user(&name))?;
-    let change = |users: &mut Vec<ConsoleUser>, _: &mut Vec<ApiToken>| {
-        users.iter_mut().filter(|u| u.name == name).for_each(|u| u.totp = None);
+    let change = move |all: &mut AllAccounts| {
+        all.user_mut(&name).ok_or_else(|| no_user(&name))?.totp = None;
+        Ok(())
     };
-    accounts.change(change).map_err(ProblemDetails::unavailable)?;
-    drop(accounts);
-    locked(&shared.auth.sessions).end_all_of(&name, None);
+    shared.auth.change(caller(&request)?, change).await?;
     Ok(TypedReply::empty())
 }
 
@@ -502,7 +528,7 @@ pub(crate) struct NewUser {
 
 pub(crate) async fn add_user(
     shared: Arc<HandlerContext>,
-    _: RoutedRequest,
+    request: RoutedRequest,
     JsonBody(NewUser { name, role, password }): JsonBody<NewUser>,
 ) -> HandlerResult<Created<UserView>> {
     let name = name.0.0;
@@ -510,19 +536,22 @@ pub(crate) async fn add_user(
     let created = clock::rfc3339(clock::now());
     let user = ConsoleUser { name, role, password, former: Vec::new(), totp: None, created };
     let shown = TypedReply::json(&UserView::from(&user))?;
-    let mut accounts = shared.auth.accounts()?;
-    if accounts.user(&user.name).is_some() {
-        return Err(ProblemDetails::conflict(format!("there is a user {} already", user.name)));
-    }
-    if accounts.users().len() >= USERS_MAX {
-        return Err(ProblemDetails::conflict(format!(
-            "there are {USERS_MAX} users, which is the limit: remove one"
-        )));
-    }
-    if accounts.users().is_empty() && role != UserRole::Admin {
-        return Err(ProblemDetails::unprocessable("the first user must be an admin"));
-    }
-    accounts.change(|users, _| users.push(user)).map_err(ProblemDetails::unavailable)?;
+    let change = move |all: &mut AllAccounts| {
+        if all.user(&user.name).is_some() {
+            return Err(ProblemDetails::conflict(format!("there is a user {} already", user.name)));
+        }
+        if all.users.len() >= USERS_MAX {
+            return Err(ProblemDetails::conflict(format!(
+                "there are {USERS_MAX} users, which is the limit: remove one"
+            )));
+        }
+        if all.users.is_empty() && role != UserRole::Admin {
+            return Err(ProblemDetails::unprocessable("the first user must be an admin"));
+        }
+        all.users.push(user);
+        Ok(())
+    };
+    shared.auth.change(caller(&request)?, change).await?;
     Ok(shown.created())
 }
 
@@ -538,7 +567,7 @@ pub(crate) struct UserChange {
 
 pub(crate) async fn edit_user(
     shared: Arc<HandlerContext>,
-    _: RoutedRequest,
+    request: RoutedRequest,
     PathParts(AccountPath { name }): PathParts<AccountPath>,
     JsonBody(UserChange { role, password }): JsonBody<UserChange>,
 ) -> HandlerResult<Json<UserView>> {
@@ -548,36 +577,33 @@ pub(crate) async fn edit_user(
         Some(password) => Some(hashing(&shared, move || new_password(&before, &password, history)).await??),
         None => None,
     };
-    let mut accounts = shared.auth.accounts()?;
-    let user = accounts.user(&name).cloned().ok_or_else(|| no_user(&name))?;
-    let role = role.unwrap_or(user.role);
-    if role != UserRole::Admin {
-        another_admin(accounts.users(), &name)?;
-    }
-    let mut changed = ConsoleUser { role, ..user };
-    if let Some(hashed) = hashed {
-        changed.set_password(hashed, history);
-    }
-    let shown = TypedReply::json(&UserView::from(&changed))?;
-    accounts
-        .change(|users, _| users.iter_mut().filter(|u| u.name == name).for_each(|u| *u = changed.clone()))
-        .map_err(ProblemDetails::unavailable)?;
-    drop(accounts);
-    locked(&shared.auth.sessions).end_all_of(&name, None);
-    Ok(shown)
+    let change = move |all: &mut AllAccounts| {
+        let role = role.unwrap_or(all.user(&name).ok_or_else(|| no_user(&name))?.role);
+        if role != UserRole::Admin {
+            another_admin(&all.users, &name)?;
+        }
+        let user = all.user_mut(&name).ok_or_else(|| no_user(&name))?;
+        user.role = role;
+        if let Some(hashed) = hashed {
+            user.set_password(hashed, history);
+        }
+        Ok(UserView::from(&*user))
+    };
+    TypedReply::json(&shared.auth.change(caller(&request)?, change).await?)
 }
 
 pub(crate) async fn remove_user(
     shared: Arc<HandlerContext>,
-    _: RoutedRequest,
+    request: RoutedRequest,
     PathParts(AccountPath { name }): PathParts<AccountPath>,
 ) -> HandlerResult<Empty> {
-    let mut accounts = shared.auth.accounts()?;
-    accounts.user(&name).ok_or_else(|| no_user(&name))?;
-    another_admin(accounts.users(), &name)?;
-    accounts.change(|users, _| users.retain(|u| u.name != name)).map_err(ProblemDetails::unavailable)?;
-    drop(accounts);
-    locked(&shared.auth.sessions).end_all_of(&name, None);
+    let change = move |all: &mut AllAccounts| {
+        all.user(&name).ok_or_else(|| no_user(&name))?;
+        another_admin(&all.users, &name)?;
+        all.users.retain(|u| u.name != name);
+        Ok(())
+    };
+    shared.auth.change(caller(&request)?, change).await?;
     Ok(TypedReply::empty())
 }
 
@@ -654,28 +680,35 @@ pub(crate) async fn add_token(
     let (digest, created) = (hex(&digest_of(&secret)), clock::rfc3339(clock::now()));
     let token = ApiToken { name, scopes, digest, by: caller(&request)?.name.clone(), created };
     let shown = TypedReply::json(&TokenView { token: Some(secret), ..TokenView::from(&token) })?;
-    let mut accounts = shared.auth.accounts()?;
-    if accounts.tokens().iter().any(|t| t.name == token.name) {
-        return Err(ProblemDetails::conflict(format!("there is a token {} already", token.name)));
-    }
-    if accounts.tokens().len() >= TOKENS_MAX {
-        return Err(ProblemDetails::conflict(format!(
-            "there are {TOKENS_MAX} tokens, which is the limit: remove one"
-        )));
-    }
-    accounts.change(|_, tokens| tokens.push(token)).map_err(ProblemDetails::unavailable)?;
+    let change = move |all: &mut AllAccounts| {
+        if all.tokens.iter().any(|t| t.name == token.name) {
+            return Err(ProblemDetails::conflict(format!("there is a token {} already", token.name)));
+        }
+        if all.tokens.len() >= TOKENS_MAX {
+            return Err(ProblemDetails::conflict(format!(
+                "there are {TOKENS_MAX} tokens, which is the limit: remove one"
+            )));
+        }
+        all.tokens.push(token);
+        Ok(())
+    };
+    shared.auth.change(caller(&request)?, change).await?;
     Ok(shown.created())
 }
 
 pub(crate) async fn remove_token(
     shared: Arc<HandlerContext>,
-    _: RoutedRequest,
+    request: RoutedRequest,
     PathParts(AccountPath { name }): PathParts<AccountPath>,
 ) -> HandlerResult<Empty> {
-    let mut accounts = shared.auth.accounts()?;
-    if !accounts.tokens().iter().any(|t| t.name == name) {
-        return Err(ProblemDetails::not_found(format!("there is no token {name}")));
-    }
-    accounts.change(|_, tokens| tokens.retain(|t| t.name != name)).map_err(ProblemDetails::unavailable)?;
+    let change = move |all: &mut AllAccounts| {
+        let before = all.tokens.len();
+        all.tokens.retain(|t| t.name != name);
+        if all.tokens.len() == before {
+            return Err(ProblemDetails::not_found(format!("there is no token {name}")));
+        }
+        Ok(())
+    };
+    shared.auth.change(caller(&request)?, change).await?;
     Ok(TypedReply::empty())
 }

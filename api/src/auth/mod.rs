@@ -7,7 +7,7 @@
 //!   core's own user may do everything and need no set-up.
 //! - A **one-time link**, which `whimbrel console` prints, begins a session without a password. It makes the first user.
 //!
-//! Of passwords and tokens only digests are kept.
+//! Of passwords and tokens only digests are kept, as sealed documents of the store.
 
 mod accounts;
 pub(super) mod handlers;
@@ -17,11 +17,10 @@ mod sessions;
 mod throttle;
 mod totp;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hyper::header::{AUTHORIZATION, COOKIE};
 use hyper::{HeaderMap, Method};
@@ -29,12 +28,13 @@ use ring::digest::{SHA256, digest};
 use rustix::rand::{GetRandomFlags, getrandom};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tracing::warn;
 use whimbrel_ids::Instant;
 use whimbrel_node::clock;
-use whimbrel_node::config::{Api, SecondFactor};
+use whimbrel_node::config::{Api, SecondFactor, StoreConfig};
 use whimbrel_node::local_socket::Uid;
 
-use self::accounts::{Accounts, ConsoleUser};
+use self::accounts::{Accounts, AccountsWriter, AllAccounts, ConsoleUser};
 use self::rate::Rates;
 use self::sessions::{OneTimeLinks, UserSessions};
 use self::throttle::Throttle;
@@ -182,7 +182,11 @@ fn hex(octets: &[u8]) -> String {
 /// Users, tokens, sessions.
 pub(super) struct Auth {
     accounts: Mutex<Accounts>,
+    /// One change of users and tokens at a time.
+    writer: Arc<Mutex<AccountsWriter>>,
     sessions: Mutex<UserSessions>,
+    /// Sessions that a change of their own user leaves alive, while it is made.
+    changing: Mutex<BTreeSet<Digest>>,
     links: Mutex<OneTimeLinks>,
     throttle: Mutex<Throttle>,
     rates: Mutex<Rates>,
@@ -199,11 +203,13 @@ pub(super) struct Auth {
 }
 
 impl Auth {
-    /// With the accounts in a file, which is made when the first user is.
-    pub(super) fn new(file: PathBuf, api: &Api, is_tls: bool) -> Self {
+    /// With the users and tokens of a store.
+    pub(super) fn new(store: &StoreConfig, api: &Api, is_tls: bool) -> Self {
         Self {
-            accounts: Mutex::new(Accounts::new(file)),
+            accounts: Mutex::new(Accounts::new(store.clone())),
+            writer: Arc::new(Mutex::new(AccountsWriter::new(store.clone()))),
             sessions: Mutex::new(UserSessions::new(api.session_idle)),
+            changing: Mutex::default(),
             links: Mutex::default(),
             throttle: Mutex::new(Throttle::new(api.login_failures)),
             rates: Mutex::default(),
@@ -217,8 +223,40 @@ impl Auth {
 
     fn accounts(&self) -> Result<MutexGuard<'_, Accounts>, ProblemDetails> {
         let mut accounts = locked(&self.accounts);
-        accounts.load().map_err(ProblemDetails::unavailable)?;
+        for changed in accounts.load().map_err(ProblemDetails::unavailable)? {
+            // By a request, or at another home.
+            locked(&self.sessions).end_all_of(&changed, &locked(&self.changing));
+        }
         Ok(accounts)
+    }
+
+    /// Changes users and tokens as [`AccountsWriter::change`] does, on a thread of the pool. The sessions of changed users end, but not that of
+    /// the caller.
+    async fn change<R: Send + 'static>(
+        &self,
+        caller: &Caller,
+        change: impl FnOnce(&mut AllAccounts) -> Result<R, ProblemDetails> + Send + 'static,
+    ) -> Result<R, ProblemDetails> {
+        let writer = self.writer.clone();
+        locked(&self.changing).extend(caller.session);
+        let changed = tokio::task::spawn_blocking(move || locked(&writer).change(change)).await;
+        // What has changed is in force before the answer is given.
+        let read = self.accounts().map(drop);
+        if let Some(session) = &caller.session {
+            locked(&self.changing).remove(session);
+        }
+        let done = changed.map_err(|_| ProblemDetails::internal("the change ended early"))??;
+        read.map(|()| done)
+    }
+
+    /// Moves users and tokens of the file of a former release to the store, if there is one. Until that succeeds they log in all the same.
+    pub(super) fn import_former(&self) {
+        let mut writer = locked(&self.writer);
+        if writer.has_former_file()
+            && let Err(e) = writer.change(|_| Ok(()))
+        {
+            warn!("users of the console that a former release made are not in the store yet: {}", e.detail);
+        }
     }
 
     /// Whether there is no user yet.
@@ -255,6 +293,8 @@ impl Auth {
         }
         let Some(cookie) = cookie(headers, self.cookie_name) else { return Ok(None) };
         let session = digest_of(cookie);
+        // A change at another home may have ended the session.
+        drop(self.accounts());
         let mut sessions = locked(&self.sessions);
         let Some(found) = sessions.find(now, &session) else {
             return Err(ProblemDetails::unauthorized("the session has ended: log in again"));
@@ -323,8 +363,9 @@ impl Auth {
     /// Changes the role of a user, and leaves its sessions.
     #[cfg(test)]
     pub(super) fn change_role(&self, name: &str, role: UserRole) {
-        let changed = self.accounts().unwrap().change(|users, _| {
-            users.iter_mut().filter(|u| u.name == name).for_each(|u| u.role = role);
+        let changed = locked(&self.writer).change(|all| {
+            all.users.iter_mut().filter(|u| u.name == name).for_each(|u| u.role = role);
+            Ok(())
         });
         changed.unwrap();
     }
@@ -338,6 +379,7 @@ impl Auth {
     /// Whether the caller may go on: long answers ask now and then. Does not count as a use of the session.
     pub(super) fn is_still_valid(&self, caller: &Caller) -> bool {
         let Caller { session, token, .. } = caller;
+        drop(self.accounts());
         session.is_none_or(|session| locked(&self.sessions).is_alive(clock::now(), &session))
             && token.is_none_or(|token| self.has_token(&token))
     }

@@ -1,6 +1,6 @@
 //! Sessions of users, and one-time links that begin one. In memory: a restart of the core ends all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use whimbrel_ids::Instant;
@@ -73,9 +73,9 @@ impl UserSessions {
         self.all.remove(id);
     }
 
-    /// Ends the sessions of a user, but not the one that is named.
-    pub(super) fn end_all_of(&mut self, user: &str, but: Option<Digest>) {
-        self.all.retain(|id, s| s.user != user || Some(*id) == but);
+    /// Ends the sessions of a user, but not those that are named.
+    pub(super) fn end_all_of(&mut self, user: &str, but: &BTreeSet<Digest>) {
+        self.all.retain(|id, s| s.user != user || but.contains(id));
     }
 }
 
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(sessions.all.len(), SESSIONS_MAX);
         assert!(!sessions.is_alive(Instant(999), &[0; 32]), "the one unused for the longest time ended");
         let kept = *sessions.all.keys().next().unwrap();
-        sessions.end_all_of("anna", Some(kept));
+        sessions.end_all_of("anna", &BTreeSet::from([kept]));
         assert_eq!(sessions.all.len(), 1);
     }
 

@@ -18,7 +18,7 @@ const STEPS_AROUND: u64 = 1;
 const DIGITS: usize = 6;
 
 /// The second factor of a user.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Totp {
     /// The shared secret in base 32 (RFC 4648 §6), as apps take it.
     secret: String,
@@ -48,6 +48,29 @@ impl Totp {
         // The name of a user has no octet but `@` that a URI would have to encode.
         let user = user.replace('@', "%40");
         format!("otpauth://totp/Whimbrel:{user}?secret={}&issuer=Whimbrel", self.secret)
+    }
+
+    /// Takes over which codes were used from another state of the same second factor; returns whether it is the same one.
+    pub(super) fn take_over(&mut self, other: &Self) -> bool {
+        let is_same = self.secret == other.secret;
+        if is_same {
+            self.used = self.used.max(other.used);
+        }
+        is_same
+    }
+
+    /// Notes that the code of another state of the same second factor is used; returns false if it, or a later one, was used before.
+    pub(super) fn use_step_of(&mut self, other: &Self) -> bool {
+        let is_new = self.secret == other.secret && other.used > self.used;
+        if is_new {
+            self.used = other.used;
+        }
+        is_new
+    }
+
+    #[cfg(test)]
+    pub(super) fn used_at(&self, step: u64) -> Self {
+        Self { used: step, ..self.clone() }
     }
 
     /// The same after a code was taken; `None`: the code is not, or no longer, valid.

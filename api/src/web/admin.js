@@ -4,12 +4,16 @@ import { card, confirmed, field, h, show, table, toast } from "./dom.js";
 const SCOPES = ["metrics", "read", "nas", "operate", "subscribers", "admin"];
 
 export async function audit(main) {
-  const lines = await api.get("/api/v1/audit?limit=500");
+  // Those of all homes, if several share the subscribers; this home's own while PostgreSQL is away.
+  const status = await api.get("/api/v1/status"), shared = status.components.some((c) => c.name === "postgres");
+  let note = "";
+  const own = () => api.get("/api/v1/audit?limit=500");
+  const lines = shared ? await api.get("/api/v1/audit?limit=500&homes=all").catch((p) => { note = ` This home's alone: ${p.message}`; return own(); }) : await own();
   const rows = lines.map((line) => {
-    const m = line.match(/^(\S+) caller=(\S+)(?: user=(\S+))? request="(.*)" subscriber=(\S+) outcome=(\S+)(?: times=(\d+))?(?: former=\S+)?$/);
-    return m ? [h("time", { dateTime: m[1] }, m[1].replace("T", " ").slice(0, 19)), m[3] ?? "–", m[2], h("code", {}, m[4]), m[5], m[7] ? `${m[6]}, ${m[7]} times more` : m[6]] : [line, "", "", "", "", ""];
+    const m = line.match(/^(\S+) caller=(\S+)(?: user=(\S+))? request="(.*)" subscriber=(\S+) outcome=(\S+)(?: times=(\d+))?(?: home="([^"]*)")?(?: former=\S+)?$/);
+    return m ? [h("time", { dateTime: m[1] }, m[1].replace("T", " ").slice(0, 19)), m[3] ?? "–", m[8] ? `${m[2]} (${m[8]})` : m[2], h("code", {}, m[4]), m[5], m[7] ? `${m[6]}, ${m[7]} times more` : m[6]] : [line, "", "", "", "", ""];
   });
-  show(main, h("h1", {}, "Audit log"), h("p", { className: "quiet" }, "Each access to personal data and each change, newest first. Subscribers stand under a pseudonym that is the same in each line."),
+  show(main, h("h1", {}, "Audit log"), h("p", { className: "quiet" }, "Each access to personal data and each change, newest first. Subscribers stand under a pseudonym that is the same in each line." + note),
     table("Audit log", ["Time (UTC)", "User", "From", "Request", "Subscriber", "Outcome"], rows, "Nothing was recorded yet."));
 }
 

@@ -7,6 +7,7 @@ mod core_time;
 mod drain_orders;
 mod early;
 mod foresight;
+mod history_writer;
 mod home_link;
 mod last_inputs;
 pub mod logger_link;

@@ -1,7 +1,8 @@
 //! The thread that brings the subscribers' file up to date with the PostgreSQL database of which it is a replica.
 //!
 //! UEs are served from the file, and nothing of a UE waits for this thread. It also writes the registrations of this home's UEs to the database, in
-//! batches, and reads which of them have registered at another home since (TS 29.503 §5.3.2). What the database does not have yet is in the file.
+//! batches, and reads which of them have registered at another home since (TS 29.503 §5.3.2). What the database does not have yet is in the file. The
+//! audit log and the charging records of this home are written in the same way.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use whimbrel_postgres::{CopyReason, Deregistration, HomePlace};
 use whimbrel_security::SqnSlot;
 use whimbrel_store::{DatabaseFailure, OwnRegistration, SharedStore, Store, StoreError};
 
+use super::history_writer::HistoryWriter;
 use super::home_link::HomeLink;
 use crate::clock;
 use crate::config::Config;
@@ -59,6 +61,7 @@ impl ReplicaThread {
             console: console.clone(),
             logged: None,
             link: link.clone(),
+            histories: HistoryWriter::new(config, &place.name),
             place,
             has_shares: true,
             shared_slot: None,
@@ -89,11 +92,10 @@ fn place(config: &Config) -> HomePlace {
     let plmn: String = config.amf.plmn.digits().map(|digit| char::from(b'0' + digit)).collect();
     let [region, set, pointer] = config.amf.amf_id.octets();
     let pair = config.cluster.pair.as_ref().filter(|pair| pair.host.is_none());
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     HomePlace {
         amf: format!("{plmn}-{region:02x}{set:02x}{pointer:02x}"),
         cta: pair.map_or(0, |pair| pair.number.into()),
-        name: format!("{} at {}", config.amf.name, host.trim()),
+        name: subscribers::home_name(config),
         sqn_slot: config.store.sqn_slot,
     }
 }
@@ -114,6 +116,8 @@ struct Following {
     link: Arc<HomeLink>,
     /// The AMF that this home is.
     place: HomePlace,
+    /// The audit log and charging records of this home.
+    histories: HistoryWriter,
     /// The database may have shares of slices' limits of this AMF.
     has_shares: bool,
     /// The slot of SQNs that another AMF has, too, as it was logged last.
@@ -180,6 +184,7 @@ impl Following {
             if noted? {
                 self.write_registrations()?;
             }
+            self.histories.write(&mut self.database, &self.replica)?;
             Ok(merged)
         });
         match looked {
@@ -191,6 +196,7 @@ impl Following {
                 None
             }
             Err(e) => {
+                self.histories.ask_again();
                 let passes = matches!(&e, StoreError::Database(failure) if failure.passes());
                 self.failed(&e);
                 self.console.metrics.add(Metric::PostgresFailures, 1);
@@ -207,6 +213,7 @@ impl Following {
         let entered = self.database.enter(&mut self.replica, &self.place)?;
         if entered.is_lost {
             warn!("PostgreSQL lacks what this home has written: its registrations are written again");
+            self.histories.ask_again();
             self.registrations_are_lost();
         }
         self.link.set_sqn_slot(entered.sqn_slot);
@@ -286,6 +293,7 @@ impl Following {
     /// A database that may have lost commits gets all registrations again.
     fn database_was_replaced(&mut self, reason: &CopyReason) {
         if matches!(reason, CopyReason::OtherSystem | CopyReason::OtherTimeline | CopyReason::Lost { .. }) {
+            self.histories.ask_again();
             self.registrations_are_lost();
         }
     }

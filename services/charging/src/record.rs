@@ -49,7 +49,7 @@ pub struct RatingGroupUsage {
 }
 
 /// The record of a session that was closed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChargingRecord {
     /// Its number, which rises with each record. A session that its consumer reported on after it was closed has a new record.
     pub number: u64,

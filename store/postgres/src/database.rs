@@ -11,10 +11,11 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Row};
 use whimbrel_security::SqnOffset;
 use whimbrel_store::{
-    DatabaseFailure, ReplicaPosition, SealedSubscriber, SharedStore, Store, StoreError, SubscriberChange,
-    later_offset,
+    DatabaseFailure, DocumentChange, ReplicaPosition, SealedSubscriber, SharedStore, Store, StoreError,
+    SubscriberChange, later_offset,
 };
 
+use crate::documents::put_documents;
 use crate::failure::{failure_of, is_lost, store_error};
 use crate::follow::{CaughtUp, catch_up};
 use crate::homes::check_place;
@@ -54,6 +55,8 @@ pub struct PostgresDatabase {
 /// An open connection to a database with our schema.
 pub(crate) struct Session {
     pub(crate) client: Client,
+    /// The key check that was compared with this home's key.
+    pub(crate) key_check: Vec<u8>,
     listens: bool,
 }
 
@@ -69,6 +72,14 @@ impl DatabaseWaker {
 }
 
 impl Session {
+    /// Errors: the key was rotated since this connection was made, and another one has to compare it.
+    pub(crate) fn check_key(&self, now: &[u8]) -> Result<(), StoreError> {
+        match now == self.key_check {
+            true => Ok(()),
+            false => Err(DatabaseFailure::Unreachable { why: "its key was rotated".into() }.into()),
+        }
+    }
+
     /// The connection for the next work: a refusal leaves it as it was, and a failure may have left it in a transaction.
     fn after<T>(self, done: &Result<T, StoreError>) -> Option<Self> {
         (!matches!(done, Err(StoreError::Database(_)))).then_some(self)
@@ -121,12 +132,14 @@ impl PostgresDatabase {
         replica: &Store,
         work: impl AsyncFn(&mut Session) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let check = |check: &[u8]| if replica.has_key_of(check) { Ok(()) } else { Err(replica.other_key()) };
+        let check = |check: &[u8]| {
+            if replica.has_key_of(check) { Ok(()) } else { Err(replica.other_key_than(check)) }
+        };
         let key_check = || replica.key_check();
         self.run_checked(within, &check, &key_check, work)
     }
 
-    fn run_checked<T>(
+    pub(crate) fn run_checked<T>(
         &mut self,
         within: Duration,
         check: &dyn Fn(&[u8]) -> Result<(), DatabaseFailure>,
@@ -154,6 +167,33 @@ impl PostgresDatabase {
         let late = || Err(DatabaseFailure::Late { after: within }.into());
         let Some(runtime) = runtime else { return late() };
         runtime.block_on(async { tokio::time::timeout(within, all).await.unwrap_or_else(|_| late()) })
+    }
+
+    /// Runs a change of `size` rows by this home. `work` says when it begins to commit: after that, the outcome of a lost connection is unknown.
+    fn run_change(
+        &mut self,
+        size: usize,
+        replica: &Store,
+        work: impl AsyncFn(&Session, &Cell<bool>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let committing = Cell::new(false);
+        let home = replica.home()?;
+        let done = self.run(within(size), replica, async |session| {
+            check_place(session, &home).await?;
+            let client = &session.client;
+            let done = work(session, &committing).await;
+            if done.as_ref().is_err_and(|e| !matches!(e, StoreError::Database(_))) {
+                // A refusal: the connection stays.
+                client.batch_execute("ROLLBACK").await.map_err(|e| failure_of(&e))?;
+            }
+            done
+        });
+        match done {
+            Err(StoreError::Database(DatabaseFailure::Late { .. })) if committing.get() => {
+                Err(DatabaseFailure::UnknownOutcome.into())
+            }
+            done => done,
+        }
     }
 
     /// Waits until the database says that something has changed, and `at_most` that long.
@@ -188,7 +228,7 @@ impl PostgresDatabase {
             if pending.is_empty() {
                 return Ok(merged);
             }
-            self.run(within(pending.len()), replica, async |session| merge(&session.client, &pending).await)?;
+            self.run(within(pending.len()), replica, async |session| merge(session, &pending).await)?;
             replica.offsets_merged(&pending)?;
             merged += pending.len();
         }
@@ -203,7 +243,7 @@ impl PostgresDatabase {
     ) -> Result<u64, StoreError> {
         self.run(within(rows.len()), source, async |session| {
             let client = &session.client;
-            begin_change(client).await?;
+            begin_change(session).await?;
             let mut written = 0;
             for chunk in rows.chunks(CHUNK) {
                 let chunk: Vec<&SealedSubscriber> = chunk.iter().collect();
@@ -239,10 +279,17 @@ impl Drop for PostgresDatabase {
 
 impl SharedStore for PostgresDatabase {
     fn catch_up(&mut self, replica: &mut Store) -> Result<(), StoreError> {
-        if let Some(done) = catch_up(self, replica)? {
+        let mut done = catch_up(self, replica);
+        if let Err(StoreError::Database(DatabaseFailure::OtherKey { .. })) = &done
+            && replica.reload_key()?
+        {
+            // The operator has given this home the key that was rotated to.
+            done = catch_up(self, replica);
+        }
+        if let Some(done) = done? {
             self.last_copy = Some(done);
         }
-        Ok(())
+        replica.note_key()
     }
 
     fn commit(
@@ -251,24 +298,20 @@ impl SharedStore for PostgresDatabase {
         at: &ReplicaPosition,
         changes: &[SubscriberChange],
     ) -> Result<(), StoreError> {
-        let committing = Cell::new(false);
-        let home = replica.home()?;
-        let done = self.run(within(changes.len()), replica, async |session| {
-            check_place(session, &home).await?;
-            let client = &session.client;
-            let done = change(client, at, changes, &committing).await;
-            if done.as_ref().is_err_and(|e| !matches!(e, StoreError::Database(_))) {
-                // A refusal: the connection stays.
-                client.batch_execute("ROLLBACK").await.map_err(|e| failure_of(&e))?;
-            }
-            done
-        });
-        match done {
-            Err(StoreError::Database(DatabaseFailure::Late { .. })) if committing.get() => {
-                Err(DatabaseFailure::UnknownOutcome.into())
-            }
-            done => done,
-        }
+        self.run_change(changes.len(), replica, async |session, committing| {
+            change(session, at, changes, committing).await
+        })
+    }
+
+    fn commit_documents(
+        &mut self,
+        replica: &Store,
+        at: &ReplicaPosition,
+        changes: &[DocumentChange],
+    ) -> Result<(), StoreError> {
+        self.run_change(changes.len(), replica, async |session, committing| {
+            change_documents(session, at, changes, committing).await
+        })
     }
 }
 
@@ -297,8 +340,9 @@ async fn connect(
     if layout > LAYOUT {
         return Err(DatabaseFailure::NewerSchema { layout, known: LAYOUT }.into());
     }
-    check(get(&row, 1)?)?;
-    Ok(Session { client, listens: false })
+    let key_check: Vec<u8> = get(&row, 1)?;
+    check(&key_check)?;
+    Ok(Session { client, key_check, listens: false })
 }
 
 /// Makes the schema, or brings it to this version's layout.
@@ -349,28 +393,25 @@ async fn layout(client: &Client) -> Result<i32, StoreError> {
 }
 
 /// Begins a change: no other one is made until it ends.
-async fn begin_change(client: &Client) -> Result<(), StoreError> {
-    let sql = format!(
-        "BEGIN; SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}; SELECT generation FROM whimbrel.state FOR UPDATE"
-    );
-    batch(client, &sql).await
+pub(crate) async fn begin_change(session: &Session) -> Result<(), StoreError> {
+    let client = &session.client;
+    batch(client, &format!("BEGIN; SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")).await?;
+    let row = one(client, "SELECT key_check FROM whimbrel.state FOR UPDATE", &[]).await?;
+    session.check_key(get(&row, 0)?)
 }
 
 /// Ends a change. If the connection is lost meanwhile, its outcome is unknown.
-async fn commit(client: &Client) -> Result<(), StoreError> {
+pub(crate) async fn commit(client: &Client) -> Result<(), StoreError> {
     client.batch_execute("COMMIT").await.map_err(|e| match is_lost(&e) {
         true => DatabaseFailure::UnknownOutcome.into(),
         false => store_error(&e),
     })
 }
 
-async fn change(
-    client: &Client,
-    at: &ReplicaPosition,
-    changes: &[SubscriberChange],
-    committing: &Cell<bool>,
-) -> Result<(), StoreError> {
-    begin_change(client).await?;
+/// The number of the last change, within a change that was prepared at this position.
+///
+/// Errors: [`DatabaseFailure::Busy`] if the database was restored since.
+async fn check_position(client: &Client, at: &ReplicaPosition) -> Result<i64, StoreError> {
     let sql = "SELECT database::text, generation, (SELECT mark::text FROM whimbrel.generation WHERE generation = $1) FROM whimbrel.state";
     let row = one(client, sql, &[(&at.generation, Type::INT8)]).await?;
     let (database, generation, mark) =
@@ -380,6 +421,37 @@ async fn change(
         // It was restored since the replica looked: the next look takes a full copy.
         return Err(DatabaseFailure::Busy.into());
     }
+    Ok(generation)
+}
+
+/// Changes documents, of which none was changed since the position at which the replica read them.
+pub(crate) async fn change_documents(
+    session: &Session,
+    at: &ReplicaPosition,
+    changes: &[DocumentChange],
+    committing: &Cell<bool>,
+) -> Result<(), StoreError> {
+    let client = &session.client;
+    begin_change(session).await?;
+    check_position(client, at).await?;
+    let sql = "SELECT EXISTS (SELECT FROM whimbrel.change WHERE generation > $1 AND supi LIKE '%:%')";
+    if get(&one(client, sql, &[(&at.generation, Type::INT8)]).await?, 0)? {
+        return Err(StoreError::DocumentsChangedMeanwhile);
+    }
+    put_documents(client, changes, true).await?;
+    committing.set(true);
+    commit(client).await
+}
+
+async fn change(
+    session: &Session,
+    at: &ReplicaPosition,
+    changes: &[SubscriberChange],
+    committing: &Cell<bool>,
+) -> Result<(), StoreError> {
+    let client = &session.client;
+    begin_change(session).await?;
+    let generation = check_position(client, at).await?;
     let mut offsets: Vec<(String, i64)> = Vec::new();
     if generation > at.generation {
         let supis: Vec<&str> = changes.iter().map(|c| c.supi.as_str()).collect();
@@ -473,8 +545,9 @@ async fn put(client: &Client, rows: &[&SealedSubscriber], replace: bool) -> Resu
     client.execute_typed(&sql, &values).await.map_err(|e| failure_of(&e).into())
 }
 
-async fn merge(client: &Client, pending: &[(String, SqnOffset)]) -> Result<(), StoreError> {
-    begin_change(client).await?;
+async fn merge(session: &Session, pending: &[(String, SqnOffset)]) -> Result<(), StoreError> {
+    let client = &session.client;
+    begin_change(session).await?;
     let supis: Vec<&str> = pending.iter().map(|(supi, _)| supi.as_str()).collect();
     let sql = "SELECT supi, sqn_offset FROM whimbrel.subscriber WHERE supi = ANY ($1)";
     let there = client.query_typed(sql, &[(&supis, Type::TEXT_ARRAY)]).await.map_err(|e| failure_of(&e))?;

@@ -3,10 +3,12 @@
 use tokio_postgres::Client;
 use tokio_postgres::types::{ToSql, Type};
 use whimbrel_store::{
-    CopyDifferences, CopyKind, DatabaseFailure, ReplicaPosition, SealedSubscriber, Store, StoreError,
+    CopyDifferences, CopyKind, DatabaseChanges, DatabaseFailure, ReplicaPosition, Store, StoreError,
+    is_document,
 };
 
-use crate::database::{CHUNK, COLUMNS, PostgresDatabase, get, one, optional_sealed, page, within};
+use crate::database::{CHUNK, COLUMNS, PostgresDatabase, Session, get, one, optional_sealed, page, within};
+use crate::documents::all_documents;
 use crate::failure::failure_of;
 use crate::schema::{CHANGES_KEPT, LAYOUT};
 
@@ -70,6 +72,10 @@ impl std::fmt::Display for CaughtUp {
                  here, and its last one now is another one, {has}): {changed} subscribers differed"
             )?,
         }
+        match self.differences.documents {
+            0 => {}
+            count => write!(f, ", and {count} users of the console and API tokens")?,
+        }
         if let Some(saved) = &self.differences.saved {
             write!(
                 f,
@@ -99,7 +105,7 @@ pub(crate) fn catch_up(
     for _ in 0..TRIES {
         let own = replica.replica_position()?;
         let generation = own.as_ref().map_or(0, |own| own.generation);
-        let state = db.run(within(0), replica, async |s| state(&s.client, generation).await)?;
+        let state = db.run(within(0), replica, async |s| state(s, generation).await)?;
         let Some(own) = own else {
             check_own_subscribers(db, replica)?;
             return copy(db, replica, CopyReason::First, CopyKind::Complete, &state.position).map(Some);
@@ -145,16 +151,18 @@ pub(crate) fn catch_up(
     Ok(None)
 }
 
-async fn state(client: &Client, generation: i64) -> Result<DatabaseState, StoreError> {
+async fn state(session: &Session, generation: i64) -> Result<DatabaseState, StoreError> {
+    let client = &session.client;
     let sql = "SELECT s.database::text, (SELECT system_identifier FROM pg_control_system()), (SELECT timeline_id FROM pg_control_checkpoint()), \
                s.generation, (SELECT mark::text FROM whimbrel.generation g WHERE g.generation = s.generation), \
-               (SELECT mark::text FROM whimbrel.generation g WHERE g.generation = $1), s.layout FROM whimbrel.state s";
+               (SELECT mark::text FROM whimbrel.generation g WHERE g.generation = $1), s.layout, s.key_check FROM whimbrel.state s";
     let row = one(client, sql, &[(&generation, Type::INT8)]).await?;
     // Another home may have brought a later version while this connection was open.
     let layout: i32 = get(&row, 6)?;
     if layout > LAYOUT {
         return Err(DatabaseFailure::NewerSchema { layout, known: LAYOUT }.into());
     }
+    session.check_key(get(&row, 7)?)?;
     let position = ReplicaPosition {
         database: get(&row, 0)?,
         system: get(&row, 1)?,
@@ -177,18 +185,27 @@ async fn changes(
     client: &Client,
     from: &ReplicaPosition,
     to: &ReplicaPosition,
-) -> Result<Vec<(String, Option<SealedSubscriber>)>, StoreError> {
+) -> Result<DatabaseChanges, StoreError> {
     let sql = format!(
-        "SELECT c.supi AS named, s.* FROM (SELECT DISTINCT supi FROM whimbrel.change WHERE generation > $1 AND generation <= $2) c \
+        "SELECT c.supi AS named, d.content, s.* FROM (SELECT DISTINCT supi FROM whimbrel.change WHERE generation > $1 AND generation <= $2) c \
+         LEFT JOIN whimbrel.document d ON d.name = c.supi \
          LEFT JOIN (SELECT {COLUMNS} FROM whimbrel.subscriber) s ON s.supi = c.supi"
     );
     let values: [(&(dyn ToSql + Sync), Type); 2] =
         [(&from.generation, Type::INT8), (&to.generation, Type::INT8)];
     let rows = client.query_typed(&sql, &values).await.map_err(|e| failure_of(&e))?;
-    rows.iter().map(|row| Ok((get(row, 0)?, optional_sealed(row, 1)?))).collect()
+    let mut changes = DatabaseChanges::default();
+    for row in &rows {
+        let name: String = get(row, 0)?;
+        match is_document(&name) {
+            true => changes.documents.push((name, get(row, 1)?)),
+            false => changes.subscribers.push((name, optional_sealed(row, 2)?)),
+        }
+    }
+    Ok(changes)
 }
 
-/// Subscribers of a file that was no replica must be in the database, too: the replica would lose them.
+/// Subscribers, users and tokens of a file that was no replica must be in the database, too: the replica would lose them.
 fn check_own_subscribers(db: &mut PostgresDatabase, replica: &Store) -> Result<(), StoreError> {
     let mut missing = 0;
     for part in replica.all_imsis()?.chunks(CHUNK) {
@@ -197,6 +214,11 @@ fn check_own_subscribers(db: &mut PostgresDatabase, replica: &Store) -> Result<(
             get::<i64>(&one(&s.client, sql, &[(&part, Type::TEXT_ARRAY)]).await?, 0)
         })?;
         missing += (part.len() as u64).saturating_sub(there.unsigned_abs());
+    }
+    let own = replica.sealed_documents()?;
+    if !own.is_empty() {
+        let there = db.run(within(0), replica, async |s| all_documents(&s.client).await)?;
+        missing += own.iter().filter(|own| !there.iter().any(|row| row.name == own.name)).count() as u64;
     }
     match missing {
         0 => Ok(()),
@@ -223,6 +245,8 @@ fn copy(
             None => break,
         }
     }
+    let documents = db.run(within(0), replica, async |s| all_documents(&s.client).await)?;
+    replica.apply_all_documents(&documents, kind, &mut differences)?;
     replica.set_replica_position(to)?;
     Ok(CaughtUp { reason, differences })
 }

@@ -6,16 +6,20 @@
 #![forbid(unsafe_code)]
 
 mod database;
+mod documents;
 mod failure;
 mod follow;
+mod histories;
 mod homes;
 mod registrations;
+mod rotation;
 mod schema;
 mod settings;
 mod tls;
 
 pub use database::{DatabaseWaker, PostgresDatabase};
 pub use follow::{CaughtUp, CopyReason};
+pub use histories::{HomeEntry, HomeName, UsageRow};
 pub use homes::{EnteredHome, HomePlace, ListedHome, SliceUse};
 pub use registrations::Deregistration;
 pub use settings::PostgresSettings;

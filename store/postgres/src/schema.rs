@@ -11,7 +11,7 @@ pub(crate) const CHANGES_KEPT: i64 = 10_000;
 /// A change is numbered by a row that its transaction keeps locked until it is committed, so the numbers have no gaps and are in the order of the
 /// commits. Triggers do it, so that a change by any other program is followed as well. A subscription is in its subscriber's row, and not in a table
 /// of its own as in the file: then a change locks no row of another subscriber.
-pub(crate) const MIGRATIONS: [&str; 2] = [
+pub(crate) const MIGRATIONS: [&str; 3] = [
     "
     CREATE SCHEMA whimbrel;
     CREATE TABLE whimbrel.state (
@@ -73,6 +73,7 @@ pub(crate) const MIGRATIONS: [&str; 2] = [
         FOR EACH STATEMENT EXECUTE FUNCTION whimbrel.refuse_change();
 ",
     HOMES,
+    DOCUMENTS,
 ];
 
 /// Layout 2: the home at which each subscriber is registered (TS 29.503 Nudm_UECM). An AMF is named by its PLMN and AMF identifier (TS 23.003 §2.10.1),
@@ -238,4 +239,66 @@ const HOMES: &str = "
             WHERE r.amf = own OR r.at < excluded.at OR r.at > now_us;
         RETURN QUERY SELECT r.supi::text FROM whimbrel.registration r WHERE r.supi = ANY (supis) AND r.amf <> own;
     END $$;
+";
+
+/// Layout 3: documents beside the subscribers, which are users of the console and API tokens, sealed; the audit logs and the charging records of all
+/// homes, as the homes write them behind.
+///
+/// A change of a document is in the same log as those of subscribers, under the document's name, which has a colon. A line of an audit log has the number
+/// of its arrival and is there once for each home: `home` is the random name of the home's file.
+const DOCUMENTS: &str = "
+    CREATE TABLE whimbrel.document (
+        name text COLLATE \"C\" PRIMARY KEY CHECK (name ~ '^[a-z]+:[0-9A-Za-z._@-]{1,64}$'),
+        content bytea NOT NULL
+    );
+    CREATE FUNCTION whimbrel.log_document() RETURNS trigger LANGUAGE plpgsql AS $$
+    DECLARE
+        number bigint;
+    BEGIN
+        IF NOT EXISTS (SELECT 1 FROM changed) THEN
+            RETURN NULL;
+        END IF;
+        UPDATE whimbrel.state SET generation = generation + 1 RETURNING generation INTO number;
+        INSERT INTO whimbrel.generation (generation) VALUES (number);
+        INSERT INTO whimbrel.change (generation, supi) SELECT number, name FROM changed;
+        DELETE FROM whimbrel.generation WHERE generation <= number - 10000;
+        DELETE FROM whimbrel.change WHERE generation <= number - 10000;
+        PERFORM pg_notify('whimbrel', '');
+        RETURN NULL;
+    END $$;
+    CREATE TRIGGER added AFTER INSERT ON whimbrel.document
+        REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION whimbrel.log_document();
+    CREATE TRIGGER edited AFTER UPDATE ON whimbrel.document
+        REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION whimbrel.log_document();
+    CREATE TRIGGER removed AFTER DELETE ON whimbrel.document
+        REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION whimbrel.log_document();
+    CREATE TRIGGER renamed BEFORE UPDATE OF name ON whimbrel.document
+        FOR EACH ROW WHEN (OLD.name <> NEW.name) EXECUTE FUNCTION whimbrel.refuse_change();
+    CREATE TRIGGER emptied BEFORE TRUNCATE ON whimbrel.document
+        FOR EACH STATEMENT EXECUTE FUNCTION whimbrel.refuse_change();
+    CREATE TABLE whimbrel.audit (
+        number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        home text COLLATE \"C\" NOT NULL,
+        name text NOT NULL,
+        at timestamptz NOT NULL,
+        line text NOT NULL,
+        hash bytea NOT NULL,
+        UNIQUE (home, hash)
+    );
+    CREATE INDEX audit_of_home ON whimbrel.audit (home, number);
+    CREATE INDEX audit_at ON whimbrel.audit (at);
+    CREATE TABLE whimbrel.usage (
+        arrival bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
+        home text COLLATE \"C\" NOT NULL,
+        name text NOT NULL,
+        number bigint NOT NULL,
+        session text COLLATE \"C\" NOT NULL,
+        supi text COLLATE \"C\" NOT NULL,
+        at timestamptz NOT NULL,
+        record text NOT NULL,
+        PRIMARY KEY (home, session)
+    );
+    CREATE INDEX usage_of_home ON whimbrel.usage (home, arrival);
+    CREATE INDEX usage_of_subscriber ON whimbrel.usage (supi, arrival);
+    CREATE INDEX usage_at ON whimbrel.usage (at);
 ";

@@ -165,8 +165,8 @@ fn a_schema_of_another_program_and_one_of_a_later_version() {
     let mut connected = home.store();
     connected.add(&record(1)).unwrap();
     server.sql(&name, "UPDATE whimbrel.state SET layout = 9");
-    assert_eq!(refused(&mut connected), DatabaseFailure::NewerSchema { layout: 9, known: 2 });
-    assert_eq!(refused(&mut home.store()), DatabaseFailure::NewerSchema { layout: 9, known: 2 });
+    assert_eq!(refused(&mut connected), DatabaseFailure::NewerSchema { layout: 9, known: 3 });
+    assert_eq!(refused(&mut home.store()), DatabaseFailure::NewerSchema { layout: 9, known: 3 });
 }
 
 #[test]

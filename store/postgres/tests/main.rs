@@ -8,9 +8,12 @@ mod import;
 #[path = "../../tests/store.rs"]
 mod store;
 
+mod documents;
 mod failures;
+mod histories;
 mod homes;
 mod lost;
 mod places;
 mod registrations;
+mod rotation;
 mod tls;

@@ -225,7 +225,7 @@ fn a_database_of_layout_1_gets_what_homes_lease_and_keeps_its_subscribers() {
     let (server, name) = new_database();
     let home = Home::new(server.settings(&name));
     home.store().add(&record(1)).unwrap();
-    let former = "DROP TABLE whimbrel.home, whimbrel.sqn_slot, whimbrel.epoch, whimbrel.slice_share, whimbrel.registration, whimbrel.deregistration CASCADE; \
+    let former = "DROP TABLE whimbrel.home, whimbrel.sqn_slot, whimbrel.epoch, whimbrel.slice_share, whimbrel.registration, whimbrel.deregistration, whimbrel.document, whimbrel.audit, whimbrel.usage CASCADE; \
                   DO $$ DECLARE f text; BEGIN FOR f IN SELECT p.oid::regprocedure FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace \
                   WHERE n.nspname = 'whimbrel' AND p.proname NOT IN ('log_change', 'refuse_change') LOOP EXECUTE 'DROP FUNCTION ' || f || ' CASCADE'; END LOOP; END $$; \
                   UPDATE whimbrel.state SET layout = 1";
@@ -234,5 +234,5 @@ fn a_database_of_layout_1_gets_what_homes_lease_and_keeps_its_subscribers() {
     assert_eq!(entering.slot(&place(5)), 0);
     entering.file.catch_up().unwrap();
     assert_eq!(entering.file.count().unwrap(), 1);
-    assert_eq!(server.sql(&name, "SELECT layout FROM whimbrel.state"), "2");
+    assert_eq!(server.sql(&name, "SELECT layout FROM whimbrel.state"), "3");
 }

@@ -161,6 +161,14 @@ fn a_home_keeps_the_last_state_of_each_subscriber_in_its_file_until_it_is_writte
             ) -> Result<(), whimbrel_store::StoreError> {
                 Ok(())
             }
+            fn commit_documents(
+                &mut self,
+                _: &Store,
+                _: &whimbrel_store::ReplicaPosition,
+                _: &[whimbrel_store::DocumentChange],
+            ) -> Result<(), whimbrel_store::StoreError> {
+                Ok(())
+            }
         }
         store.follow(Box::new(Nowhere)).unwrap();
         store

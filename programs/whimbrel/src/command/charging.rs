@@ -51,6 +51,9 @@ pub(crate) enum ChargingCommand {
         /// Only records with greater numbers.
         #[arg(long, default_value_t = 0)]
         after: u64,
+        /// Those of all homes that share PostgreSQL, with the name of each one's home; their numbers are of their arrival there.
+        #[arg(long)]
+        all_homes: bool,
         /// Print the records as CSV.
         #[arg(long, conflicts_with = "json")]
         csv: bool,
@@ -111,9 +114,12 @@ pub(crate) fn run(command: ChargingCommand) -> Done {
             let path = format!("{}/credit", path_of(&supi));
             changed(at.client()?.send("POST", &path, Some(&body))?, at.json)
         }
-        ChargingCommand::Records { supi, after, csv: true, at } => csv(&at.client()?, supi.as_deref(), after),
-        ChargingCommand::Records { supi, after, csv: false, at } => {
-            records(&at.client()?, supi.as_deref(), after, at.json)
+        ChargingCommand::Records { supi, after, all_homes, csv, at } => {
+            let of = RecordSelection { supi: supi.as_deref(), all_homes };
+            match csv {
+                true => print_csv(&at.client()?, of, after),
+                false => records(&at.client()?, of, after, at.json),
+            }
         }
     }
 }
@@ -220,23 +226,32 @@ fn text(value: &Value) -> String {
     }
 }
 
-fn query(supi: Option<&str>, after: u64) -> String {
-    let of = supi.map(|supi| format!("&supi={}", path_part(supi))).unwrap_or_default();
-    format!("limit={PAGE}&after={after}{of}")
+/// The records to print.
+#[derive(Clone, Copy)]
+struct RecordSelection<'a> {
+    supi: Option<&'a str>,
+    all_homes: bool,
+}
+
+fn query(of: RecordSelection<'_>, after: u64) -> String {
+    let supi = of.supi.map(|supi| format!("&supi={}", path_part(supi))).unwrap_or_default();
+    let homes = if of.all_homes { "&homes=all" } else { "" };
+    format!("limit={PAGE}&after={after}{supi}{homes}")
 }
 
 /// Prints records, one a line.
-fn records(client: &Client, supi: Option<&str>, mut after: u64, json: bool) -> Done {
+fn records(client: &Client, of: RecordSelection<'_>, mut after: u64, json: bool) -> Done {
     let mut rows = Vec::new();
     loop {
-        let page: RecordPage = client.get(&format!("/api/v1/charging/records?{}", query(supi, after)))?;
+        let page: RecordPage = client.get(&format!("/api/v1/charging/records?{}", query(of, after)))?;
         for record in &page.records {
             if json {
                 print(&format!("{record}\n"))?;
             }
             let columns =
                 ["number", "supi", "dnn", "start", "end", "uplink_octets", "downlink_octets", "cause"];
-            rows.push(columns.map(|name| text(&record[name])).to_vec());
+            let home = of.all_homes.then(|| text(&record["home"]));
+            rows.push(columns.map(|name| text(&record[name])).into_iter().chain(home).collect());
         }
         match page.next {
             Some(next) => after = next,
@@ -247,16 +262,18 @@ fn records(client: &Client, supi: Option<&str>, mut after: u64, json: bool) -> D
         (true, _) => Ok(()),
         (false, true) => print("There is no record.\n"),
         (false, false) => {
-            print(&table(&["NUMBER", "SUPI", "DNN", "START", "END", "UPLINK", "DOWNLINK", "CAUSE"], &rows))
+            let headings = ["NUMBER", "SUPI", "DNN", "START", "END", "UPLINK", "DOWNLINK", "CAUSE", "HOME"];
+            let columns = headings.len() - usize::from(!of.all_homes);
+            print(&table(&headings[..columns], &rows))
         }
     }
 }
 
 /// Prints records as CSV, with one heading.
-fn csv(client: &Client, supi: Option<&str>, mut after: u64) -> Done {
+fn print_csv(client: &Client, of: RecordSelection<'_>, mut after: u64) -> Done {
     for page in 0.. {
         let mut octets = Vec::new();
-        client.copy(&format!("/api/v1/charging/records.csv?{}", query(supi, after)), &mut octets)?;
+        client.copy(&format!("/api/v1/charging/records.csv?{}", query(of, after)), &mut octets)?;
         let text = String::from_utf8_lossy(&octets);
         let (heading, lines) = text.split_once("\r\n").unwrap_or((&text, ""));
         if page == 0 {
