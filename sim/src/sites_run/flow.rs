@@ -38,7 +38,14 @@ impl SitesRun {
     }
 
     /// A message of a gNB to a home.
-    pub(super) fn to_home(&mut self, cause: Activity, home: usize, gnb: GnbId, stream: u16, octets: Vec<u8>) {
+    pub(super) fn send_to_home(
+        &mut self,
+        cause: Activity,
+        home: usize,
+        gnb: GnbId,
+        stream: u16,
+        octets: Vec<u8>,
+    ) {
         let size = octets.len();
         self.send(cause, SiteLink::N2, size, SiteMessage::ToHome { home, gnb, stream, octets });
     }

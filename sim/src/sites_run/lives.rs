@@ -344,7 +344,7 @@ impl SitesRun {
                 RanOutput::AmfNgap { gnb, amf, stream, octets } => {
                     let site = usize::from(site_of(&self.plan, &self.trips, gnb));
                     let home = site * usize::from(self.plan.homes) + usize::from(amf.0);
-                    self.to_home(cause, home, gnb, stream, octets);
+                    self.send_to_home(cause, home, gnb, stream, octets);
                 }
                 RanOutput::Gnb(gnb, event) => self.gnb_event(cause, gnb, event),
                 RanOutput::Ue(ue, event) => self.ue_event(cause, ue.0, event),

@@ -110,8 +110,7 @@ fn run_rotate_key(drop_former: bool, config: ConfigFile) -> Done {
     let sentence = |e: StoreError| e.to_string();
     let open = || Store::open(&config.store.path, &key).map_err(sentence);
     let mut store = open()?;
-    let mut database =
-        config.store.postgres.clone().map(|settings| PostgresDatabase::new(settings)).transpose()?;
+    let mut database = config.store.postgres.clone().map(PostgresDatabase::new).transpose()?;
     if drop_former {
         if let Some(database) = &mut database {
             database.catch_up(&mut store).map_err(sentence)?;
