@@ -146,6 +146,7 @@ fn config(plan: &SitesPlan, (site, pointer): (u8, u8), peers: &[usize]) -> Confi
     config.amf.name = name((site, pointer));
     config.amf.amf_id = amf_id(site, pointer);
     config.amf.tacs = tacs(plan, site);
+    config.amf.areas.registration = tacs(plan, site).into_iter().map(|tac| vec![tac]).collect();
     let peer = |&home: &usize| {
         let at = place(home);
         let tacs = if at.0 == site { Vec::new() } else { tacs(plan, at.0) };
