@@ -39,7 +39,7 @@ pub fn home_name(config: &config::Config) -> String {
 pub enum NoDatabase {
     /// The configuration names none.
     NotConfigured,
-    /// One sentence.
+    /// One sentence for the operator.
     Failed(String),
 }
 

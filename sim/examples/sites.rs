@@ -157,14 +157,14 @@ struct SizeFigures {
 /// Name, value, and what it has to be.
 type Figure = (String, f64, Must);
 
-/// What a figure has to be.
+/// The bound of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Must {
     /// Within a tenth of that of the first size.
     BeFlat,
     /// Not more than a tenth above that, as a multiple of the time of the reference work.
     BeFlatTime,
-    /// It is only told.
+    /// Printed and not judged.
     Nothing,
 }
 
@@ -352,7 +352,7 @@ fn print(size: &SizeFigures, first: Option<&SizeFigures>) -> bool {
     failed
 }
 
-/// What a million UEs cost a month, computed from the figures.
+/// The cost of a million UEs a month, computed from the figures.
 fn month(size: &SizeFigures) {
     let of = |name: &str| size.figures.iter().find(|(n, ..)| n == name).map_or(0.0, |(_, v, _)| *v);
     let cores = of("processor time an hour, ms") * 1e6 / 3_600_000.0;
@@ -418,7 +418,7 @@ fn json(sizes: &[SizeFigures], failed: bool) {
     );
 }
 
-/// What the system holds for this process, in octets.
+/// Memory that the system holds for this process, in octets.
 #[expect(clippy::disallowed_methods, reason = "shown beside the allocator's count")]
 fn resident() -> u64 {
     let status = std::fs::read("/proc/self/status").unwrap_or_default();

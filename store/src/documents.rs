@@ -45,12 +45,12 @@ pub type DocumentChange = (String, Option<Vec<u8>>);
 /// All documents of a kind, opened, and the version of the file's documents at that moment.
 pub type OpenedDocuments = (i64, Vec<(String, Zeroizing<Vec<u8>>)>);
 
-/// True if a name in the log of changes is that of a document: a SUPI has digits alone.
+/// True for a name in the log of changes is that of a document: a SUPI has digits alone.
 pub fn is_document(name: &str) -> bool {
     name.contains(':')
 }
 
-/// What a document is sealed for: no subscriber's name begins like this.
+/// The name that a document is sealed for: no subscriber's name begins like this.
 fn context(name: &str) -> Vec<u8> {
     [b"document ".as_slice(), name.as_bytes()].concat()
 }
@@ -112,7 +112,7 @@ impl Store {
 
     /// The documents of a kind, by their names without it.
     ///
-    /// Errors: [`StoreError::Unreadable`].
+    /// Errors: [`StoreError::Unreadable`] for a document under another key.
     pub fn documents(&mut self, kind: &str) -> Result<OpenedDocuments, StoreError> {
         let (at, sealed) = {
             let tx = Transaction::new_unchecked(&self.db, TransactionBehavior::Deferred)

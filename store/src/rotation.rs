@@ -21,7 +21,7 @@ impl Store {
 
     /// Removes the former key from the key file of this store. What this file has must not need it.
     ///
-    /// Errors: [`StoreError::NeedsFormerKey`].
+    /// Errors: [`StoreError::NeedsFormerKey`] while the file has values under the former key.
     pub fn drop_former_key(&self) -> Result<(), StoreError> {
         match self.is_sealed_with_key()? {
             true => seal::drop_former_key(&self.key_file),

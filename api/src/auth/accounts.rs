@@ -160,7 +160,7 @@ impl Accounts {
         Self { config, store: None, version: None, kept: AllAccounts::default(), used_codes: BTreeMap::new() }
     }
 
-    /// Reads what has changed; returns the users whose password, role or second factor is another one, or who are gone. Errors: one sentence; then only
+    /// Reads what has changed; returns the users whose password, role or second factor is another one, and those that are gone. Errors: one sentence; then only
     /// this host's commands are served.
     pub(super) fn load(&mut self) -> Result<Vec<String>, String> {
         let store = match &mut self.store {

@@ -226,7 +226,7 @@ impl AmfContext {
         }
     }
 
-    /// Whether another AMF is giving the UE to this one.
+    /// Another AMF is giving the UE to this one.
     pub fn comes_from_peer(&self) -> bool {
         self.inbound().is_some()
     }

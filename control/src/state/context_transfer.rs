@@ -34,7 +34,7 @@ pub(crate) struct OutboundTransfer {
     pub(crate) held_uplink: Vec<(AssociationId, Arc<[u8]>)>,
     /// Its connection goes along.
     pub(crate) is_connected: bool,
-    /// It has arrived there, and its sessions are being given to the target.
+    /// The UE has arrived there, and its sessions are being given to the target.
     pub(crate) is_leaving: bool,
     /// It has arrived there, with these sessions.
     pub(crate) given: Option<Vec<HandedOverSession>>,

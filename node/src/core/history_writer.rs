@@ -28,7 +28,7 @@ const WRITES_MAX: usize = 8;
 /// Between two deletions of what is kept no longer.
 const PRUNE_INTERVAL_S: u64 = 3_600;
 
-/// What is written behind of this home, and how far.
+/// The audit log and charging records of this home that are written behind, and how far they are.
 pub(super) struct HistoryWriter {
     audit: AuditReader,
     /// The charging function, if this home has one.

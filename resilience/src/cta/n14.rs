@@ -205,7 +205,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         Ok(())
     }
 
-    /// Whether the UE has gone to a peer AMF, which has registered it at the UDM.
+    /// True for a UE that has gone to a peer AMF, which has registered it at the UDM.
     pub(super) fn has_left(&self, ue: UeId) -> bool {
         self.arrivals.gone.contains(&ue)
     }

@@ -1,11 +1,11 @@
-//! What is counted, by what has caused it.
+//! Counts of messages and processor time, by the procedure that has caused them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use whimbrel_ids::Instant;
 
-/// What UEs and homes do.
+/// Activities of UEs and homes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Activity {
     /// Initial registration, with authentication.
@@ -26,7 +26,7 @@ pub enum Activity {
     MobilityWithinSite,
     /// Registration at another site, which fetches the context.
     MobilityBetweenSites,
-    /// Periodic registration.
+    /// Periodic registration (T3512).
     PeriodicRegistration,
     /// States that are sent to another home ahead.
     Replication,
@@ -137,7 +137,7 @@ struct MeasuredFigures {
     at: Instant,
 }
 
-/// What a run has counted.
+/// The counts of a run.
 #[derive(Clone, Debug, Default)]
 pub struct SiteFigures {
     by_activity: BTreeMap<Activity, ActivityFigures>,

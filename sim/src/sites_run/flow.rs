@@ -153,7 +153,7 @@ impl SitesRun {
             self.send_n14(cause, (home, to), message);
         }
         for event in out.events {
-            // What a UE notices of it, the UE tells.
+            // UEs report what they notice of it.
             match event.event {
                 Event::Deregistered { why: DeregistrationReason::Superseded, .. } => {
                     self.figures.superseded += 1

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Arguments;
 use std::net::Ipv4Addr;
 
-/// Broken promises that are told one by one.
+/// Broken promises that are printed one by one.
 const LINES: usize = 20;
 
 #[derive(Default)]
@@ -36,7 +36,7 @@ impl SitesJudge {
         self.addresses.insert(address, ue).filter(|other| *other != ue)
     }
 
-    /// What is broken, with how many more there are.
+    /// The broken promises, with how many more there are.
     pub(super) fn lines(&self) -> Vec<String> {
         let more = self.broken - self.lines.len() as u64;
         self.lines.iter().cloned().chain((more > 0).then(|| format!("and {more} more"))).collect()

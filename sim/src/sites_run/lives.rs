@@ -1,4 +1,4 @@
-//! What UEs do: they register, have a session, become idle, wake with uplink data or are paged, move by trips with and without a connection, and register
+//! Lives of UEs: they register, have a session, become idle, wake with uplink data or are paged, move by trips with and without a connection, and register
 //! periodically.
 
 use std::cmp::Reverse;
@@ -126,7 +126,7 @@ pub(super) fn ran(plan: &SitesPlan, trips: &Trips) -> (Cells, Vec<UeLife>) {
 }
 
 impl SitesRun {
-    /// What a UE has wished is due.
+    /// The wish of a UE is due.
     pub(super) fn act(&mut self, ue: u32) {
         if self.lives[ue as usize].due != self.now {
             return;
@@ -479,7 +479,7 @@ impl SitesRun {
         self.figures.completed(cause, took);
     }
 
-    /// What must hold in the end. Returns what does not.
+    /// Promises that must hold in the end. Returns the broken ones.
     pub fn verdict(&mut self) -> Vec<String> {
         let mut sessions = 0;
         for ue in 0..self.plan.ues {

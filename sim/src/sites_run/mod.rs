@@ -39,7 +39,7 @@ const SLICE: Duration = Duration::from_millis(10);
 const SLICES_BETWEEN_ROUNDS: u32 = 10;
 /// UEs and records that rest in a round of a home: all that can, at any load of these runs.
 const REST_MAX: usize = 1 << 16;
-/// What the last UEs that come take to be registered.
+/// Time that the last UEs that come take to be registered.
 const LAST_COME: Duration = Duration::from_secs(30);
 /// Between the coming of a home and the going of another.
 const BETWEEN_CHANGES: Duration = Duration::from_secs(30);
@@ -48,7 +48,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(120);
 /// Streams of an association.
 const STREAMS: u16 = 16;
 
-/// What is planted, for a run that has to fail.
+/// The planted fault of a run that has to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SitesFault {
     /// A home forgets its UEs.
@@ -76,13 +76,13 @@ pub struct SitesPlan {
     pub replicas: bool,
     /// Within this time the UEs come.
     pub arrival: Duration,
-    /// What is counted of a UE and hour is counted in this time.
+    /// The time in which figures of a UE and an hour are counted.
     pub measured: Duration,
     /// Mean time between two activities of a UE.
     pub pause: Duration,
-    /// Decides everything.
+    /// All random draws follow from it.
     pub seed: u64,
-    /// What is planted.
+    /// The planted fault, if there is one.
     pub fault: Option<SitesFault>,
 }
 
@@ -93,14 +93,14 @@ impl SitesPlan {
     }
 }
 
-/// What the caller measures with: this crate reads no clock.
+/// The caller's instruments: this crate reads no clock.
 #[derive(Clone, Copy)]
 pub struct SitesMeter {
     /// A clock, in nanoseconds.
     pub nanos: fn() -> u64,
     /// Octets that the allocator has given out.
     pub octets: fn() -> usize,
-    /// Work that is always the same, done all along: its time tells how fast the machine is meanwhile.
+    /// Work that is always the same, done all along: its time shows how fast the machine is meanwhile.
     pub reference: fn(),
 }
 
@@ -111,7 +111,7 @@ pub struct SitesMemory {
     pub homes: usize,
     /// Replicas: what is held of other homes' UEs, and what other homes were sent.
     pub replicas: usize,
-    /// UPFs.
+    /// UPFs of each site.
     pub upfs: usize,
     /// Emulated gNBs and UEs.
     pub ran: usize,
@@ -138,7 +138,7 @@ pub struct SitesRun {
     upfs: Vec<Upf>,
     ran: Cells,
     ran_out: RanOutbox<RanOutput>,
-    /// What comes of outputs of the emulated RAN, until they are handled.
+    /// Inputs that come of outputs of the emulated RAN, until they are handled.
     happened: VecDeque<(Activity, RanOutput)>,
     messages: VecDeque<(Instant, Activity, SiteMessage)>,
     trips: Trips,
@@ -244,12 +244,12 @@ impl SitesRun {
         self.run_for(BETWEEN_CHANGES);
     }
 
-    /// What was counted.
+    /// The counts until now.
     pub fn figures(&self) -> &SiteFigures {
         &self.figures
     }
 
-    /// What may tell whoever looks for a fault.
+    /// Details for the search of a fault.
     pub fn noted(&self) -> &[String] {
         self.judge.noted()
     }
@@ -315,7 +315,7 @@ impl SitesRun {
         }
     }
 
-    /// Timers.
+    /// Timers of all parts.
     fn slice(&mut self) {
         for home in 0..self.homes.len() {
             if self.homes[home].is_there && self.homes[home].cta.next_deadline() <= self.now {

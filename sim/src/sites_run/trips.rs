@@ -7,7 +7,7 @@ pub(super) const CELLS: usize = 50;
 const SIZE: CitySize = CitySize { junctions: (27, 22), cells: CELLS };
 /// The easternmost cells are the next site's.
 const CELLS_OF_NEXT_SITE: usize = CELLS / 5;
-/// Different trips.
+/// Number of different trips.
 const TRIPS: u64 = 1_024;
 
 /// Cells with the seconds after which a UE enters them; the first one at zero.
@@ -39,7 +39,7 @@ impl Trips {
         Self { from, of_next_site }
     }
 
-    /// Whether a cell of a district is the next site's.
+    /// True for a cell of a district that is the next site's.
     pub(super) fn is_of_next_site(&self, cell: u16) -> bool {
         self.of_next_site[usize::from(cell)]
     }

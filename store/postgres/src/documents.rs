@@ -10,7 +10,7 @@ use crate::failure::failure_of;
 /// Documents that are read at once: users and tokens have a bound of some hundreds each.
 const DOCUMENTS_MAX: i64 = 4_096;
 
-/// All documents.
+/// All documents of the database.
 pub(crate) async fn all_documents(client: &Client) -> Result<Vec<SealedDocument>, StoreError> {
     let sql = "SELECT name, content FROM whimbrel.document ORDER BY name LIMIT $1";
     let rows = client.query_typed(sql, &[(&DOCUMENTS_MAX, Type::INT8)]).await.map_err(|e| failure_of(&e))?;

@@ -37,7 +37,7 @@ pub struct UsageRow {
     pub number: u64,
     /// The identity of the session's resource at its home; a late report gives it another number and the whole usage.
     pub session: String,
-    /// The subscriber.
+    /// Digits of the subscriber's SUPI.
     pub supi: String,
     /// When the session ended.
     pub at: Instant,
@@ -144,7 +144,7 @@ impl PostgresDatabase {
                        ORDER BY r.number \
                        ON CONFLICT (home, session) DO UPDATE SET number = excluded.number, at = excluded.at, record = excluded.record, arrival = DEFAULT \
                        WHERE u.record <> excluded.record";
-            // Arrivals are in the order of the commits, so that a reader who goes on behind the last one misses none.
+            // Arrivals are in the order of the commits, so that a reader that goes on behind the last one misses none.
             batch(&session.client, "BEGIN; LOCK TABLE whimbrel.usage IN SHARE ROW EXCLUSIVE MODE").await?;
             session.client.execute_typed(sql, &values).await.map_err(|e| failure_of(&e))?;
             batch(&session.client, "COMMIT").await

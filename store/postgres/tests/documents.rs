@@ -60,7 +60,7 @@ fn of_two_changes_from_one_state_one_is_refused_also_of_different_users() {
     set(&mut north, "user:anna", Some("admin")).unwrap();
     set(&mut north, "user:olaf", Some("admin")).unwrap();
     south.catch_up().unwrap();
-    // Each takes the role of admin from one: together nobody would be left.
+    // Each takes the role of admin from one: together none would be left.
     set(&mut north, "user:anna", Some("viewer")).unwrap();
     let refused = set(&mut south, "user:olaf", Some("viewer"));
     assert!(matches!(refused, Err(StoreError::DocumentsChangedMeanwhile)), "{refused:?}");

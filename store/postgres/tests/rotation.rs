@@ -58,8 +58,8 @@ fn a_key_is_rotated_while_both_homes_run_and_one_with_the_former_key_serves_on_a
     assert!(homes[0].alone().get(held.supi).unwrap().is_some());
 
     // South has the former key alone.
-    let said = failure(following.catch_up(&mut south));
-    assert!(matches!(said, DatabaseFailure::OtherKey { .. }), "{said}");
+    let refusal = failure(following.catch_up(&mut south));
+    assert!(matches!(refusal, DatabaseFailure::OtherKey { .. }), "{refusal}");
     assert!(matches!(failure(change(&mut south)), DatabaseFailure::OtherKey { .. }));
     assert_eq!(*south.get(held.supi).unwrap().unwrap(), held, "as it was before");
     assert_eq!(homes[1].alone().documents("user").unwrap().1.len(), 1, "after a restart, too");

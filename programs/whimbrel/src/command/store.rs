@@ -29,7 +29,7 @@ pub(crate) enum StoreCommand {
         #[command(flatten)]
         config: ConfigFile,
     },
-    /// Encrypt the subscribers' keys, the users and the tokens anew, with a new key that is put in front of the present one in `store.key_file`; with
+    /// Encrypt the subscribers' keys, the users and the tokens with a new key that is put in front of the present one in `store.key_file`; with
     /// `store.postgres`, those of all homes. Cores that run read the key file again. A rotation that was interrupted is finished by the same command.
     RotateKey {
         /// Remove the former key from the key file, once nothing needs it any more.

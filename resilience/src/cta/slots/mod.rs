@@ -345,7 +345,7 @@ impl UeSlots {
         (self.is_of_slot(id, slot) || self.names(ue).any(|n| n.amf_ue_ngap_id == id)).then_some(ue)
     }
 
-    /// Whether the UE in this slot was given this AMF-UE-NGAP-ID here. A connection that another AMF of the set has handed on has one of that AMF, or one that
+    /// The UE in this slot was given this AMF-UE-NGAP-ID here. A connection that another AMF of the set has handed on has one of that AMF, or one that
     /// this AMF gave it in another slot, before it went to that one.
     fn is_of_slot(&self, id: AmfUeNgapId, slot: u32) -> bool {
         let (tag, of) = of_connection(id);
