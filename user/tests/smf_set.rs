@@ -64,6 +64,31 @@ fn what_an_smf_leaves_unanswered_is_reported_to_its_set_and_to_the_one_that_goes
     assert_eq!(sent_reports(&mut net), repeated, "the former SMF is of the set");
 }
 
+#[test] // TS 29.244 §7.5.9, §5.22.3: the former SMF does not know the session any more
+fn an_answer_of_the_former_smf_does_not_end_a_session_that_another_one_has_taken_over() {
+    for is_taken_over in [false, true] {
+        let mut net = Net::without_association(config());
+        associate_of_set(&mut net, SMF, "set.one");
+        associate_of_set(&mut net, OTHER, "set.one");
+        let s = net.session(1, true, false);
+        net.out.datagrams.clear();
+        net.packet(from_gnb(), whimbrel_gtpu::signalling::error_indication(GNB_TEID, GNB.ip(), 2152).as_ref());
+        let (_, asked) = net.out.datagrams.pop().expect("the error indication is reported");
+        if is_taken_over {
+            let takes = SessionModificationRequest {
+                cp_f_seid: Some(FSeid::new(Seid(9), OTHER.ip())),
+                ..SessionModificationRequest::default()
+            };
+            let octets = Message::from(takes).to_octets(Some(s.up_seid), 8);
+            net.upf.pfcp(net.now, OTHER, &octets, &mut net.out);
+        }
+        let unknown = Message::from(SessionReportResponse::new(Cause::SessionContextNotFound));
+        let octets = unknown.to_octets(Some(Seid(0)), Frame::parse(&asked).unwrap().header.sequence);
+        net.upf.pfcp(net.now, SMF, &octets, &mut net.out);
+        assert_eq!(net.upf.c.session_count(), usize::from(is_taken_over));
+    }
+}
+
 #[test] // TS 23.527 §4.4: without another SMF after ten minutes; an idle UE comes within the hour for its periodic registration
 fn sessions_of_a_dead_smf_stay_for_an_hour_while_another_of_its_set_answers() {
     for other_lives in [false, true] {

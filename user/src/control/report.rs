@@ -167,8 +167,12 @@ impl UpfC {
         if let Some(association) = self.sessions.get(session).map(|s| s.association) {
             self.report_answer_heard(now, association, out);
         }
+        // Another SMF of its set may have taken the session over since it was asked.
         if m.cause == Cause::SessionContextNotFound {
-            return self.drop_session(session, out);
+            if self.may_speak_of(key, session) {
+                self.drop_session(session, out);
+            }
+            return;
         }
         if let Some(bar) = &m.update_bar {
             self.update_bar(session, bar, out);

@@ -423,14 +423,25 @@ pub(crate) async fn here(ue: Ue, brought: BroughtSessions) -> Result<UeHolder, P
     let status = || N14Body::Registered { smf, sessions: taken.clone() };
     send_n14(ue, from, relation, status());
     let answer = completed(ue, (from, relation), status).await;
+    let settled = settle_sessions(ue, &coming, forwarded, answer).await;
+    // Only now another AMF may get the UE.
     ue.with(|p| p.amf.mobility.context_transfer = None);
+    settled
+}
+
+async fn settle_sessions(
+    ue: Ue,
+    coming: &[IncomingSession],
+    forwarded: bool,
+    answer: Result<Option<TransferCompletion>, Interrupt>,
+) -> Result<UeHolder, ProcedureEnd> {
     let answer = answer.inspect_err(|_| {
         // The registration goes on without these sessions. If they are this AMF's by now, the UPF deletes them.
         ue.with(|p| p.sessions.clear());
-        ue.smf().disown_sessions(ue, &coming);
+        ue.smf().disown_sessions(ue, coming);
     })?;
     match answer {
-        Some(TransferCompletion::HandedOver(given)) => ue.smf().sessions_handed_over(ue, &coming, &given),
+        Some(TransferCompletion::HandedOver(given)) => ue.smf().sessions_handed_over(ue, coming, &given),
         Some(TransferCompletion::Cancelled) => {
             ue.with(|p| p.sessions.clear());
             return Ok(UeHolder::AtSource);
@@ -438,10 +449,10 @@ pub(crate) async fn here(ue: Ue, brought: BroughtSessions) -> Result<UeHolder, P
         // A source that keeps a UE which it has forwarded says nothing; the UPF knows whose the sessions are.
         None if forwarded => {
             ue.with(|p| p.sessions.clear());
-            ue.smf().disown_sessions(ue, &coming);
+            ue.smf().disown_sessions(ue, coming);
             return Ok(UeHolder::AtSource);
         }
-        Some(TransferCompletion::Gone) | None => ue.smf().claim_sessions(ue, &coming, &[]).await?,
+        Some(TransferCompletion::Gone) | None => ue.smf().claim_sessions(ue, coming, &[]).await?,
     }
     Ok(UeHolder::Here)
 }
