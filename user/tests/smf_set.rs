@@ -72,7 +72,10 @@ fn an_answer_of_the_former_smf_does_not_end_a_session_that_another_one_has_taken
         associate_of_set(&mut net, OTHER, "set.one");
         let s = net.session(1, true, false);
         net.out.datagrams.clear();
-        net.packet(from_gnb(), whimbrel_gtpu::signalling::error_indication(GNB_TEID, GNB.ip(), 2152).as_ref());
+        net.packet(
+            from_gnb(),
+            whimbrel_gtpu::signalling::error_indication(GNB_TEID, GNB.ip(), 2152).as_ref(),
+        );
         let (_, asked) = net.out.datagrams.pop().expect("the error indication is reported");
         if is_taken_over {
             let takes = SessionModificationRequest {

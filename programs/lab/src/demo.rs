@@ -30,10 +30,10 @@ pub(crate) struct Options {
     /// What the UEs do.
     #[arg(long, default_value = "first-light")]
     scenario: Which,
-    /// Duration of the scenarios city, commute and unit-chaos in seconds.
+    /// Duration of the scenarios city, commute and unit-chaos, and of sites with --random, in seconds.
     #[arg(long, value_name = "N", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: u32,
-    /// Seed of the faults in the scenario unit-chaos.
+    /// Seed of the faults in the scenario unit-chaos, and in sites with --random.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Write what happens to UEs and gNBs in the scenario unit-chaos to this file, for tests/chaos/histories.awk.
@@ -62,6 +62,9 @@ pub(crate) struct Options {
     /// Faults of the scenario sites, in this order; default: all of them.
     #[arg(long = "fault", value_name = "FAULT,…", value_delimiter = ',')]
     faults: Vec<sites::Fault>,
+    /// In the scenario sites: faults at random, for --seconds.
+    #[arg(long, conflicts_with = "faults")]
+    random: bool,
     /// How long PostgreSQL is away in the scenario sites, in seconds.
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     away: u32,

@@ -19,6 +19,7 @@ use whimbrel_sctp_io::Mode;
 
 use super::Options;
 use super::survive::History;
+use super::unit_chaos::Draws;
 use crate::playground::sites::{HomeId, SERVER, SITES, Sites, SitesWish};
 use crate::playground::{Gaps, Servers};
 
@@ -57,15 +58,54 @@ pub(super) enum Fault {
 const FAULTS: [Fault; 6] =
     [Fault::Home, Fault::Postgres, Fault::Promote, Fault::Cut, Fault::Add, Fault::Upgrade];
 
-impl Fault {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Home => "a home killed and started again",
-            Self::Postgres => "PostgreSQL away",
-            Self::Promote => "primary of PostgreSQL killed, replica promoted",
-            Self::Cut => "link between the sites cut and healed",
-            Self::Add => "a further home",
-            Self::Upgrade => "all homes upgraded in turn",
+/// How long faults at random last, in milliseconds.
+const RANDOM_MS: (u64, u64) = (2_000, 30_000);
+
+/// A fault with its particulars.
+struct PlannedFault {
+    fault: Fault,
+    /// The home that is killed, or those that are upgraded.
+    homes: Vec<HomeId>,
+    lasts: Duration,
+}
+
+impl PlannedFault {
+    /// A fault as `--fault` names it.
+    fn of(fault: Fault, sites: &Sites, away: Duration) -> Self {
+        let homes = match fault {
+            Fault::Upgrade => sites.running(),
+            _ => vec![HomeId { site: 0, home: 0 }],
+        };
+        let lasts = if fault == Fault::Postgres { away } else { FAULT_LASTS };
+        Self { fault, homes, lasts }
+    }
+
+    /// Any fault that can happen now, but of all homes one alone is upgraded.
+    fn random(draws: &mut Draws, sites: &Sites, wish: SitesWish) -> Self {
+        let running = sites.running();
+        let can_happen = |fault: &Fault| match fault {
+            Fault::Promote => !sites.is_promoted(),
+            Fault::Add => running.len() == usize::from(SITES * wish.homes),
+            _ => true,
+        };
+        let faults: Vec<Fault> = FAULTS.into_iter().filter(can_happen).collect();
+        let fault = faults[draws.below(faults.len())];
+        let homes = vec![running[draws.below(running.len())]];
+        Self { fault, homes, lasts: draws.time(RANDOM_MS) }
+    }
+
+    fn name(&self) -> String {
+        let home =
+            self.homes.first().filter(|_| self.homes.len() == 1).map_or_else(String::new, |home| home.name());
+        let seconds = self.lasts.as_secs_f64();
+        match self.fault {
+            Fault::Home => format!("{home} killed, and started again after {seconds:.0} s"),
+            Fault::Postgres => format!("PostgreSQL away for {seconds:.0} s"),
+            Fault::Promote => "primary of PostgreSQL killed, replica promoted".into(),
+            Fault::Cut => format!("link between the sites cut for {seconds:.0} s"),
+            Fault::Add => "a further home".into(),
+            Fault::Upgrade if home.is_empty() => "all homes upgraded in turn".into(),
+            Fault::Upgrade => format!("{home} upgraded"),
         }
     }
 }
@@ -192,7 +232,7 @@ impl Watch for SitesWatch<'_> {
 
 /// The result of a fault, or of the start.
 struct FaultOutcome {
-    name: &'static str,
+    name: String,
     /// UEs that registered again, lost sessions, refused authentications, and addresses given twice.
     broken: [u64; 4],
     /// UEs that were not served in time.
@@ -263,8 +303,6 @@ fn play(
     servers: &Servers,
     options: &Options,
 ) -> Result<(Vec<FaultOutcome>, ScenarioReport), String> {
-    let faults = if options.faults.is_empty() { &FAULTS[..] } else { &options.faults };
-    let away = Duration::from_secs(options.away.into());
     let read = crate::ran::scenario::parse(UES);
     let mut scenario = read.map_err(|(at, what)| format!("sites.yaml:{at}: {what}"))?;
     let groups = scenario.groups.len().max(1) as u32;
@@ -294,7 +332,7 @@ fn play(
     let history = options.histories.as_deref().map(|path| History::of(path, names())).transpose()?;
     let (done, reports) = std::thread::scope(|scope| {
         let doing = scope.spawn(|| {
-            let done = all_faults(sites, wish, &gaps, &noticed, faults, away);
+            let done = all_faults(sites, wish, &gaps, &noticed, options);
             *lock(&over) = true;
             done
         });
@@ -314,9 +352,12 @@ fn all_faults(
     wish: SitesWish,
     gaps: &Gaps,
     noticed: &Mutex<Noticed>,
-    faults: &[Fault],
-    away: Duration,
+    options: &Options,
 ) -> Result<Vec<FaultOutcome>, String> {
+    let mut faults =
+        if options.faults.is_empty() { FAULTS.to_vec() } else { options.faults.clone() }.into_iter();
+    let away = Duration::from_secs(options.away.into());
+    let mut draws = Draws(options.seed);
     let begun = Instant::now();
     let more = Duration::from_secs_f64(f64::from(wish.ues) / ARRIVALS_PER_S);
     while lock(noticed).established.len() < wish.ues as usize {
@@ -331,20 +372,23 @@ fn all_faults(
     let mut outcomes = Vec::new();
     // What was broken before the first fault is the start's.
     let mut before = Noticed::default();
-    for fault in std::iter::once(None).chain(faults.iter().copied().map(Some)) {
+    let all_begun = Instant::now();
+    let mut fault: Option<PlannedFault> = None;
+    loop {
         let promoted = promoted(sites);
         let begun = Instant::now();
-        if let Some(fault) = fault {
-            cause(sites, fault, away)?;
+        if let Some(fault) = &fault {
+            cause(sites, fault)?;
         }
         std::thread::sleep(SETTLE);
-        while unserved(gaps, noticed, wish) > 0 && begun.elapsed() < SERVED_WITHIN + away {
+        let lasts = fault.as_ref().map_or(Duration::ZERO, |fault| fault.lasts);
+        while unserved(gaps, noticed, wish) > 0 && begun.elapsed() < SERVED_WITHIN + lasts {
             std::thread::sleep(Duration::from_millis(200));
         }
         let after = lock(noticed).clone();
         let diff = |of: fn(&Noticed) -> u64| of(&after) - of(&before);
         let outcome = FaultOutcome {
-            name: fault.map_or("the start", Fault::name),
+            name: fault.as_ref().map_or_else(|| "the start".into(), PlannedFault::name),
             broken: [diff(|n| n.again), diff(|n| n.sessions_lost), diff(|n| n.refused), diff(|n| n.twice)],
             unserved: unserved(gaps, noticed, wish),
             promoted: self::promoted(sites).saturating_sub(promoted),
@@ -358,8 +402,15 @@ fn all_faults(
         }
         outcomes.push(outcome);
         before = after;
+        fault = match options.random {
+            true if all_begun.elapsed().as_secs() >= options.seconds.into() => None,
+            true => Some(PlannedFault::random(&mut draws, sites, wish)),
+            false => faults.next().map(|fault| PlannedFault::of(fault, sites, away)),
+        };
+        if fault.is_none() {
+            return Ok(outcomes);
+        }
     }
-    Ok(outcomes)
 }
 
 /// UEs without a session, or of whose session nothing has come for a while.
@@ -377,24 +428,23 @@ fn promoted(sites: &Sites) -> u64 {
     sites.running().iter().map(of).sum::<f64>() as u64
 }
 
-fn cause(sites: &mut Sites, fault: Fault, away: Duration) -> Result<(), String> {
-    let first = HomeId { site: 0, home: 0 };
-    match fault {
+fn cause(sites: &mut Sites, planned: &PlannedFault) -> Result<(), String> {
+    match planned.fault {
         Fault::Home => {
-            sites.kill_home(first);
-            std::thread::sleep(FAULT_LASTS);
-            sites.start_home(first)?;
+            planned.homes.iter().for_each(|home| sites.kill_home(*home));
+            std::thread::sleep(planned.lasts);
+            planned.homes.iter().try_for_each(|home| sites.start_home(*home))?;
             sites.await_peers()
         }
-        Fault::Postgres => sites.postgres_away(away),
+        Fault::Postgres => sites.postgres_away(planned.lasts),
         Fault::Promote => {
             sites.promote()?;
-            std::thread::sleep(FAULT_LASTS);
+            std::thread::sleep(planned.lasts);
             Ok(())
         }
         Fault::Cut => {
             sites.cut(true)?;
-            std::thread::sleep(FAULT_LASTS);
+            std::thread::sleep(planned.lasts);
             sites.cut(false)?;
             sites.await_peers()
         }
@@ -404,8 +454,8 @@ fn cause(sites: &mut Sites, fault: Fault, away: Duration) -> Result<(), String> 
             sites.await_peers()
         }
         Fault::Upgrade => {
-            for home in sites.running() {
-                sites.upgrade_home(home)?;
+            for home in &planned.homes {
+                sites.upgrade_home(*home)?;
                 sites.await_peers()?;
             }
             Ok(())
@@ -435,7 +485,7 @@ fn show(outcomes: &[FaultOutcome], report: &ScenarioReport, wish: SitesWish) -> 
             let [again, lost, refused, twice] = o.broken;
             let of = json!({"registrations": again, "sessions_lost": lost, "authentications_refused": refused,
                 "addresses_twice": twice, "unserved": o.unserved, "service_requests": o.served, "from_replicas": o.promoted});
-            (o.name.to_owned(), of)
+            (o.name.clone(), of)
         })
         .collect();
     print(&format!(

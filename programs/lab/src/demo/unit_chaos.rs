@@ -45,7 +45,7 @@ const STARTED_WELL_S: u64 = 10;
 pub(super) const NO_END_MARKER: &str = "no end marker came over the old one";
 
 /// Numbers that a seed gives (SplitMix64).
-struct Draws(u64);
+pub(super) struct Draws(pub(super) u64);
 
 impl Draws {
     fn next(&mut self) -> u64 {
@@ -56,7 +56,7 @@ impl Draws {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, n: usize) -> usize {
+    pub(super) fn below(&mut self, n: usize) -> usize {
         (self.next() % (n.max(1) as u64)) as usize
     }
 
@@ -65,7 +65,7 @@ impl Draws {
     }
 
     /// A time between these milliseconds; short ones are as likely as long ones.
-    fn time(&mut self, (least, most): (u64, u64)) -> Duration {
+    pub(super) fn time(&mut self, (least, most): (u64, u64)) -> Duration {
         let doublings = (most / least.max(1)).max(1).ilog2() as usize + 1;
         let from = least << self.below(doublings);
         Duration::from_micros((from * 1000 + self.next() % (from * 1000)).min(most * 1000))

@@ -463,6 +463,11 @@ impl Sites {
         Ok(())
     }
 
+    /// The replica server has become the primary, and has none of its own.
+    pub(crate) fn is_promoted(&self) -> bool {
+        self.primary == REPLICA
+    }
+
     /// Kills the primary, and promotes its replica. Errors: one sentence.
     pub(crate) fn promote(&mut self) -> Result<(), String> {
         for mut server in self.postgres.extract_if(.., |server| server.name == FIRST) {
