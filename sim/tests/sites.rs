@@ -41,12 +41,6 @@ fn ues_of_two_sites_notice_no_home_that_is_added_or_removed() {
 
 #[test]
 fn a_planted_fault_breaks_a_promise() {
-    for (fault, what) in [
-        (SitesFault::HomeForgets, "has lost its session"),
-        // Homes notice that themselves, and use one of the UPFs.
-        (SitesFault::OverlappingPools, "session establishment failed"),
-    ] {
-        let verdict = run(100, Some(fault)).verdict();
-        assert!(verdict.iter().any(|line| line.contains(what)), "{fault:?}: {verdict:?}");
-    }
+    let verdict = run(100, Some(SitesFault::HomeForgets)).verdict();
+    assert!(verdict.iter().any(|line| line.contains("has lost its session")), "{verdict:?}");
 }
