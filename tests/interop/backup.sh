@@ -34,9 +34,9 @@ tar -tf "$tmp/b.tar" >"$tmp/out" || wrong "tar does not read the backup"
 for name in manifest.json subscribers.db subscribers.key configuration.yaml; do
   grep -qx "$name" "$tmp/out" || wrong "the backup has no $name"
 done
-tar -xOf "$tmp/b.tar" manifest.json | grep -q '"subscribers": 2' || wrong "the manifest does not say two subscribers"
-! tar -xOf "$tmp/b.tar" subscribers.db | grep -qa "$K" || wrong "a key stands in clear in the store"
-"$WHIMBREL" backup --unsealed - -c "$tmp/core.yaml" 2>"$tmp/out" | tar -tf - | grep -qx subscribers.db || wrong "the running core cannot be backed up to standard output"
+tar -xOf "$tmp/b.tar" manifest.json >"$tmp/out" && grep -q '"subscribers": 2' "$tmp/out" || wrong "the manifest does not say two subscribers"
+tar -xOf "$tmp/b.tar" subscribers.db >"$tmp/out" && ! grep -qa "$K" "$tmp/out" || wrong "a key stands in clear in the store"
+"$WHIMBREL" backup --unsealed - -c "$tmp/core.yaml" 2>"$tmp/out" | tar -tf - >"$tmp/names" && grep -qx subscribers.db "$tmp/names" || wrong "the running core cannot be backed up to standard output"
 [ ! -e "$state/w.db.backup" ] || wrong "a backup to standard output leaves a file"
 "$WHIMBREL" backup keygen "$tmp/backup.key" >"$tmp/out" || wrong "no keys for backups are made"
 echo "five random words of mine" >"$tmp/words" && chmod 600 "$tmp/words"
