@@ -71,6 +71,12 @@ impl ArrivedUes {
         self.by_relation.get(&(from, relation)).copied()
     }
 
+    /// True if a UE that has this identifier at a peer AMF is here, or is coming.
+    fn is_of(&self, from: PeerAmfId, source: UeId) -> bool {
+        let of = |octet| (from, Relation { source, token: [octet; 16] });
+        self.by_relation.range(of(0)..=of(u8::MAX)).next().is_some()
+    }
+
     /// A UE comes from a peer AMF, of this identifier.
     fn insert(&mut self, (from, amf_id): (PeerAmfId, AmfId), relation: Relation, state: &Flat, ue: UeId) {
         let state = Checkpoint::from_octets(state.octets()).and_then(|c| c.context());
@@ -269,6 +275,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             answer(from, relation, N14Body::NotRegistered, out);
             return None;
         };
+        // Its own request is fetching it at this moment, from a replica of the same AMF.
+        if self.arrivals.is_of(from, relation.source) {
+            answer(from, relation, N14Body::NotRegistered, out);
+            return None;
+        }
         // It has come by itself while the AMFs did not reach each other, or has just gone to that AMF: its context knows.
         if let Some(here) = context.amf.supi.and_then(|supi| self.directory.registered(supi)) {
             return Some((here, None));
