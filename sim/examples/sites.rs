@@ -22,12 +22,12 @@ use whimbrel_sim::{
 };
 
 /// Counts what is given out.
-struct Counting;
+struct CountedHeap;
 
 static GIVEN: AtomicUsize = AtomicUsize::new(0);
 
 // SAFETY: every call goes to the system's allocator unchanged; counting touches no memory of the caller.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountedHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         GIVEN.fetch_add(layout.size(), Ordering::Relaxed);
         // SAFETY: the caller keeps the contract of `alloc`.
@@ -42,7 +42,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountedHeap = CountedHeap;
 
 /// How far a figure may be from that of the first size.
 const TOLERANCE: f64 = 0.1;
@@ -52,7 +52,7 @@ const UES_OF_GNB: u32 = 100;
 const GNBS_OF_DISTRICT: u32 = 50;
 const HOURS_OF_MONTH: f64 = 730.0;
 
-struct Options {
+struct SitesOptions {
     ues: Vec<u32>,
     /// Eight sites of eight homes at each size.
     fixed: bool,
@@ -69,8 +69,8 @@ struct Options {
 const USAGE: &str = "usage: sites [--ues N,N,...] [--fixed] [--sites N] [--homes N] [--at-rest N] [--minutes M] [--seed S] [--no-replicas] \
                      [--plant home-forgets|overlapping-pools|scan] [--plots FOLDER]";
 
-fn options() -> Option<Options> {
-    let mut options = Options {
+fn options() -> Option<SitesOptions> {
+    let mut options = SitesOptions {
         ues: vec![10_000, 100_000, 1_000_000],
         fixed: false,
         sites: None,
@@ -117,7 +117,7 @@ fn within(number: String, least: u8, most: u8) -> Option<u8> {
     number.parse().ok().filter(|n| (least..=most).contains(n))
 }
 
-impl Options {
+impl SitesOptions {
     fn plan(&self, ues: u32) -> SitesPlan {
         // In proportion: two sites of two homes for 10,000 UEs, four of four for 100,000, eight of eight for 1,000,000.
         let in_proportion = match ues {

@@ -9,8 +9,8 @@ use crate::error::{StoreError, of_sqlite};
 use crate::seal::Sealer;
 use crate::store::Store;
 
-/// The tables. A program that does not know them does not see them, so they need no layout of their own. `version` rises with each change of a
-/// document.
+/// The tables. A program that does not know them does not see them, so they need no layout of their own.
+/// `version` rises with each change of a document.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS document (
         name TEXT PRIMARY KEY,
@@ -185,8 +185,8 @@ impl Store {
         all(&self.db).map_err(|e| self.failed(e))
     }
 
-    /// Adds sealed documents to a file that is no replica. Returns how many were written: those that are there already are replaced, or stay if not
-    /// `replace`.
+    /// Adds sealed documents to a file that is no replica. Returns how many were written: those that are there
+    /// already are replaced if `replace`, and stay otherwise.
     pub fn put_sealed_documents(
         &mut self,
         rows: &[SealedDocument],

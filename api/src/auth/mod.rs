@@ -230,8 +230,8 @@ impl Auth {
         Ok(accounts)
     }
 
-    /// Changes users and tokens as [`AccountsWriter::change`] does, on a thread of the pool. The sessions of changed users end, but not that of
-    /// the caller.
+    /// Changes users and tokens as [`AccountsWriter::change`] does, on a thread of the pool.
+    /// The sessions of changed users end, but not that of the caller.
     async fn change<R: Send + 'static>(
         &self,
         caller: &Caller,

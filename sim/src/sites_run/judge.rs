@@ -24,7 +24,7 @@ impl SitesJudge {
         }
     }
 
-    /// Something that is no promise, for whoever looks for a fault.
+    /// Notes a detail for the search of a fault; no promise depends on it.
     pub(super) fn notes(&mut self, what: Arguments<'_>) {
         if self.noted.len() < LINES {
             self.noted.push(what.to_string());

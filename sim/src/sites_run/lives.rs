@@ -1,5 +1,5 @@
-//! Lives of UEs: they register, have a session, become idle, wake with uplink data or are paged, move by trips with and without a connection, and register
-//! periodically.
+//! Lives of UEs: they register, have a session, become idle, wake with uplink data or are paged, move by trips with and without
+//! a connection, and register periodically.
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr};
