@@ -337,6 +337,28 @@ fn an_idle_ue_of_a_dead_amf_is_paged_and_authenticated() {
     no_violations(&net);
 }
 
+#[test] // its own request, and the report of downlink data, have the same replica give it: one of the two has the UE, with its sessions
+fn a_ue_of_a_dead_amf_that_comes_while_its_downlink_data_is_reported_is_served() {
+    for millis in (2960..3060).step_by(2) {
+        let mut net = set(13);
+        let sessions = addresses(at_home(&net).unwrap());
+        go_idle(&mut net, UE);
+        dead(&mut net);
+        net.cut_n4();
+        net.move_ue(UE, THERE);
+        net.downlink(UE, psi(1));
+        net.settle(Duration::from_millis(millis));
+        net.command(UE, UeCommand::ServiceRequest);
+        net.settle(SECOND * 10);
+        let there = peer_amf(&net).expect("it is served");
+        assert_eq!((addresses(there), registrations(&net)), (sessions, 1), "after {millis} ms");
+        for n in [1, 2] {
+            net.check_path(UE, psi(n));
+        }
+        no_violations(&net);
+    }
+}
+
 #[test] // its AMF is reached by the other one
 fn a_report_of_a_living_amfs_ue_moves_nothing() {
     let mut net = set(14);

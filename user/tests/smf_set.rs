@@ -64,6 +64,26 @@ fn what_an_smf_leaves_unanswered_is_reported_to_its_set_and_to_the_one_that_goes
     assert_eq!(sent_reports(&mut net), repeated, "the former SMF is of the set");
 }
 
+#[test] // two that have a copy of the UE's context would both go on with its sessions
+fn what_an_smf_leaves_unanswered_is_reported_to_one_of_its_set_after_the_other() {
+    let third = SocketAddr::from(([127, 0, 0, 78], 8805));
+    let mut net = Net::without_association(config());
+    for smf in [SMF, OTHER, third] {
+        associate_of_set(&mut net, smf, "set.one");
+    }
+    let s = net.idle_session(1, true, false);
+    net.out.datagrams.clear();
+    net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 0));
+    net.out.datagrams.clear();
+    let mut reported = [(); 2].map(|()| {
+        net.advance(net.now + Duration::from_secs(3));
+        let others = sent_reports(&mut net).into_iter().map(|(to, ..)| to).filter(|to| *to != SMF);
+        others.collect::<Vec<_>>()
+    });
+    reported.sort();
+    assert_eq!(reported, [vec![OTHER], vec![third]]);
+}
+
 #[test] // TS 29.244 §7.5.9, §5.22.3: the former SMF does not know the session any more
 fn an_answer_of_the_former_smf_does_not_end_a_session_that_another_one_has_taken_over() {
     for is_taken_over in [false, true] {

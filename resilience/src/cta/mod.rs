@@ -855,7 +855,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     self.page(now, &tais, (&near, &cells), &octets, out);
                 }
                 Effect::PeerAmf { to, octets } => {
-                    self.leaves(ue, &octets);
+                    self.leaves(now, ue, &octets);
                     out.n14.push((to, octets));
                 }
                 Effect::Broker(request) => {

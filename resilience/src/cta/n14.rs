@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::amf::{
@@ -57,6 +58,32 @@ pub(super) struct ArrivedUes {
     by_ue: BTreeMap<UeId, ArrivedUe>,
     /// UEs that have gone to a peer AMF. Their contexts stay for a moment, to answer it again.
     gone: BTreeSet<UeId>,
+    #[serde(skip)]
+    fetched: FetchedUes,
+}
+
+/// The UEs whose contexts an AMF of the set fetches at this moment, by their 5G-GUTIs, and since when. It is asked of all living AMFs of the set before
+/// it is asked of a replica.
+#[derive(Default)]
+struct FetchedUes(BTreeMap<(AmfId, Tmsi), Instant>);
+
+/// A request for a context is repeated more often.
+const FETCHED_WITHIN: Duration = Duration::from_secs(3);
+const FETCHED_MAX: usize = 4096;
+
+impl FetchedUes {
+    fn note(&mut self, now: Instant, of: &UeProof) {
+        if self.0.len() >= FETCHED_MAX {
+            self.0.retain(|_, since| now.since(*since) < FETCHED_WITHIN);
+        }
+        if self.0.len() < FETCHED_MAX {
+            self.0.insert((of.amf_id, of.tmsi), now);
+        }
+    }
+
+    fn holds(&self, now: Instant, guti: (AmfId, Tmsi)) -> bool {
+        self.0.get(&guti).is_some_and(|since| now.since(*since) < FETCHED_WITHIN)
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -154,6 +181,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             N14Body::TransferUeContext(shown) => match self.shown(shown) {
                 Some(ue) => (ue, None),
                 None => {
+                    self.arrivals.fetched.note(now, shown);
                     answer(from, relation, N14Body::UeContextNotTransferred(relation.source), out);
                     return Ok(());
                 }
@@ -216,11 +244,12 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.arrivals.gone.contains(&ue)
     }
 
-    /// A message of a UE goes to a peer AMF: by this one the UE may be gone.
-    pub(super) fn leaves(&mut self, ue: UeId, message: &Flat) {
-        let body = N14::from_octets(message.octets()).map(|n14| n14.body);
-        if matches!(body, Ok(N14Body::Completed(TransferCompletion::HandedOver(_)))) {
-            self.arrivals.gone.insert(ue);
+    /// A message of a UE goes to a peer AMF: by this one the UE may be gone, or asks for its context.
+    pub(super) fn leaves(&mut self, now: Instant, ue: UeId, message: &Flat) {
+        match N14::from_octets(message.octets()).map(|n14| n14.body) {
+            Ok(N14Body::Completed(TransferCompletion::HandedOver(_))) => drop(self.arrivals.gone.insert(ue)),
+            Ok(N14Body::TransferUeContext(shown)) => self.arrivals.fetched.note(now, &shown),
+            _ => {}
         }
     }
 
@@ -276,7 +305,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             return None;
         };
         // Its own request is fetching it at this moment, from a replica of the same AMF.
-        if self.arrivals.is_of(from, relation.source) {
+        let is_fetched = context.amf.gutis(peer.1).any(|guti| self.arrivals.fetched.holds(now, guti));
+        if is_fetched || self.arrivals.is_of(from, relation.source) {
             answer(from, relation, N14Body::NotRegistered, out);
             return None;
         }

@@ -368,6 +368,7 @@ impl UpfC {
             let Some(r) = self.requests.by_sequence.get_mut(&sequence) else { continue };
             if r.sent < N1 {
                 r.sent += 1;
+                let repeated = usize::from(r.sent);
                 r.deadline = now + T1;
                 self.requests.by_deadline.insert((r.deadline, sequence));
                 out.datagrams.push((r.peer, r.octets.to_vec()));
@@ -378,7 +379,7 @@ impl UpfC {
                 let unnoticed =
                     r.session.filter(|_| r.downlink_data).map(|session| (session, r.octets.clone()));
                 if let Some((session, octets)) = unnoticed {
-                    self.report_to_set(session, sequence, &octets, out);
+                    self.report_to_set(session, (sequence, repeated), &octets, out);
                 }
                 continue;
             }
@@ -409,23 +410,36 @@ impl UpfC {
             None => self.report_lost(report.peer, report.association, unnoticed, out),
             Some(sequence) if is_silent => {
                 if let Some(session) = unnoticed {
-                    self.report_to_set(session, sequence, &report.message.to_octets(None, sequence), out);
+                    self.report_to_set(
+                        session,
+                        (sequence, 0),
+                        &report.message.to_octets(None, sequence),
+                        out,
+                    );
                 }
             }
             Some(_) => {}
         }
     }
 
-    /// The SMF of a session does not answer: the others of its set get the report, and one that has a copy of the UE's context goes on with the session
-    /// (TS 29.244 §5.22.3).
-    fn report_to_set(&mut self, session: SessionId, sequence: u32, octets: &[u8], out: &mut Outbox) {
+    /// The SMF of a session does not answer: another one of its set gets the report, and goes on with the session if it has a copy of the UE's context
+    /// (TS 29.244 §5.22.3). It is one at a time, `repeated` after `repeated`, since two that have a copy would both go on.
+    fn report_to_set(
+        &mut self,
+        session: SessionId,
+        (sequence, repeated): (u32, usize),
+        octets: &[u8],
+        out: &mut Outbox,
+    ) {
         let Some(s) = self.sessions.get(session) else { return };
+        let others: Vec<SocketAddr> = self.associations.others_of_set(s.association).collect();
+        let turn = (sequence as usize).wrapping_add(repeated).checked_rem(others.len());
+        let Some(other) = turn.and_then(|turn| others.get(turn)) else { return };
         let parsed = Frame::parse(octets).ok().and_then(|frame| Message::parse(&frame).ok());
         let Some(Message::SessionReportRequest(mut report)) = parsed else { return };
         report.old_cp_f_seid = Some(s.cp_f_seid);
-        let octets = Message::SessionReportRequest(report).to_octets(Some(Seid(0)), sequence);
-        let others = self.associations.others_of_set(s.association);
-        out.datagrams.extend(others.map(|peer| (peer, octets.clone())));
+        out.datagrams
+            .push((*other, Message::SessionReportRequest(report).to_octets(Some(Seid(0)), sequence)));
     }
 
     /// An SMF does not get a report. `unnoticed`: a session with packets for an idle UE, of which the SMF does not hear. Unless they are reported again,
