@@ -556,7 +556,9 @@ impl Player {
             Step::Ping(to) => self.reach(now, ue, to),
             Step::Idle => {
                 let cause = Cause::RadioNetwork(CauseRadioNetwork::UserInactivity);
-                match self.cells.ue(ue).is_some_and(|p| p.is_connected()) {
+                // No UE is inactive while it requests service, as those of a lost AMF do by themselves.
+                let is_active = |p: &ue::Ue| self.persistent && p.state() != ue::MmState::Registered;
+                match self.cells.ue(ue).is_some_and(|p| p.is_connected() && !is_active(p)) {
                     true => self.cells.handle(now, Input::Release(ue, cause), &mut self.inner),
                     false => self.done(now, ue),
                 }

@@ -1,9 +1,11 @@
 //! Two sites for `demo --scenario sites`: each has an AMF set of homes, which are `whimbrel run`, and UPFs, which are `whimbrel upf`. All homes have the
-//! subscribers of one PostgreSQL database with a synchronous replica server. All are processes in the network namespace of the demonstration.
+//! subscribers of one PostgreSQL database with a synchronous replica server. One home is a pair of CTAs with CPFs of their own, between which three members of etcd decide. All
+//! are processes in the network namespace of the demonstration.
 
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -28,6 +30,12 @@ pub(crate) const SITES: u8 = 2;
 const GNBS: u8 = 2;
 /// How long a drained home may take to be without UEs.
 const DRAINED_WITHIN: Duration = Duration::from_secs(60);
+/// The home that is a pair of CTAs: the first of the second site.
+const PAIR: HomeId = HomeId { site: 1, home: 0 };
+/// CPFs of the pair.
+const CPFS: u8 = 2;
+/// Members of etcd.
+const ETCDS: u8 = 3;
 /// States of UEs that two homes of a site exchange.
 const REPLICAS: u32 = 100_000;
 
@@ -60,6 +68,12 @@ impl HomeId {
         Ipv4Addr::new(127, 1, self.site, self.home + 1)
     }
 
+    /// The addresses of its CTAs.
+    fn addresses(self) -> impl Iterator<Item = Ipv4Addr> {
+        let second = (self == PAIR).then_some(Ipv4Addr::new(127, 1, self.site, 100));
+        std::iter::once(self.address()).chain(second)
+    }
+
     fn api(self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, 8100 + 10 * u16::from(self.site) + u16::from(self.home)))
     }
@@ -77,6 +91,11 @@ pub(crate) struct Sites {
     wish: SitesWish,
     subscriptions: Vec<ProvisionedUe>,
     homes: Vec<(HomeId, Running)>,
+    /// The CTA of [`PAIR`] that is the replica, and the CPFs.
+    of_pair: Vec<Running>,
+    /// The primary CTA of the pair is the second one.
+    second_serves: bool,
+    etcd: Vec<Running>,
     upfs: Vec<Running>,
     postgres: Vec<Running>,
     /// The server that takes changes.
@@ -97,6 +116,9 @@ impl Sites {
             wish,
             subscriptions,
             homes: Vec::new(),
+            of_pair: Vec::new(),
+            second_serves: false,
+            etcd: Vec::new(),
             upfs: Vec::new(),
             postgres: Vec::new(),
             primary: FIRST,
@@ -106,11 +128,15 @@ impl Sites {
 
     fn begin(mut self) -> Result<Self, String> {
         command("ip", &["address", "replace", &format!("{SERVER}/32"), "dev", "lo"])?;
-        for key in ["peer-amfs.key", "all.key"] {
+        for key in ["peer-amfs.key", "all.key", "cluster.key"] {
             let file = self.folder.join(key);
             whimbrel_broker_client::files::write_private(&file, &hex(&seed()?))?;
         }
         self.start_database()?;
+        for member in 0..ETCDS {
+            self.start_etcd(member)?;
+        }
+        wait(READY_WITHIN, || self.etcd_leader().is_some()).map_err(|()| "etcd does not elect a leader")?;
         for site in 0..SITES {
             for upf in 0..self.wish.upfs {
                 self.start_upf(site, upf)?;
@@ -146,7 +172,8 @@ impl Sites {
     /// Runs a command of the operator at a home, and returns its output. Errors: its sentence.
     pub(crate) fn operator(&self, home: HomeId, arguments: &[&str]) -> Result<String, String> {
         let mut command = Program::Core.command()?;
-        command.args(arguments).arg("--config").arg(self.file(&home.name(), "yaml"));
+        let name = if home == PAIR { Self::cta_name(self.second_serves) } else { home.name() };
+        command.args(arguments).arg("--config").arg(self.file(&name, "yaml"));
         let output = command.output().map_err(|e| e.to_string())?;
         match output.status.success() {
             true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
@@ -172,7 +199,8 @@ impl Sites {
         let (name, address) = (format!("site{}-upf{}", site + 1, upf + 1), Self::upf_address(site, upf));
         let nth = site * self.wish.upfs + upf;
         let pool = if self.wish.overlapping_pools { 0 } else { nth };
-        let smfs: Vec<String> = self.all_homes().map(|home| format!("\"{}:8805\"", home.address())).collect();
+        let addresses = self.all_homes().flat_map(HomeId::addresses);
+        let smfs: Vec<String> = addresses.map(|address| format!("\"{address}:8805\"")).collect();
         let yaml = format!(
             "n3: {{ address: {address} }}\n\
              n4: {{ listen: \"{address}:8805\", smfs: [{}] }}\n\
@@ -192,16 +220,57 @@ impl Sites {
 
     /// Starts a home, for the first time or again. Errors: one sentence.
     pub(crate) fn start_home(&mut self, home: HomeId) -> Result<(), String> {
-        let yaml = self.home_yaml(home);
-        let name = home.name();
-        let running = self.spawn(&name, "run", &yaml)?;
+        if home == PAIR {
+            return self.start_pair();
+        }
+        let (name, address) = (home.name(), home.address());
+        let running = self.spawn(&name, "run", &self.home_yaml(home, &name, address, home.api()))?;
         self.homes.retain(|(id, _)| *id != home);
         self.homes.push((home, running));
         self.until(home, "is not ready", |status| status["ready"].as_bool().unwrap_or(true))
     }
 
-    fn home_yaml(&self, home: HomeId) -> String {
-        let (name, address, folder) = (home.name(), home.address(), self.folder.display());
+    fn start_pair(&mut self) -> Result<(), String> {
+        self.second_serves = false;
+        let first = self.start_cta(false)?;
+        self.homes.push((PAIR, first));
+        self.until(PAIR, "is not the primary CTA", |status| is_up(status, "cta"))?;
+        self.start_replica()?;
+        for cpf in 0..CPFS {
+            let mut command = Program::Core.command()?;
+            command.arg("cpf").args(PAIR.addresses().flat_map(|cta| ["--cta".into(), format!("{cta}:7380")]));
+            command.args(["--listen", &format!("{}:0", PAIR.address()), "--key-file"]);
+            command.arg(self.file("cluster", "key"));
+            let running = self.spawn_command(&format!("{}-cpf{}", PAIR.name(), cpf + 1), command)?;
+            self.of_pair.push(running);
+        }
+        self.until(PAIR, "has too few CPFs", |status| is_up(status, "cpfs"))
+    }
+
+    fn start_cta(&self, second: bool) -> Result<Running, String> {
+        let address = PAIR.addresses().nth(usize::from(second)).ok_or("the pair has two addresses")?;
+        let name = Self::cta_name(second);
+        let yaml = self.home_yaml(PAIR, &name, address, Self::cta_api(second));
+        self.spawn(&name, "run", &yaml)
+    }
+
+    fn cta_name(second: bool) -> String {
+        if second { format!("{}-second", PAIR.name()) } else { PAIR.name() }
+    }
+
+    fn cta_api(second: bool) -> SocketAddr {
+        if second { SocketAddr::from(([127, 0, 0, 1], 8190)) } else { PAIR.api() }
+    }
+
+    /// Starts the CTA that does not serve, as the replica.
+    fn start_replica(&mut self) -> Result<(), String> {
+        let replica = self.start_cta(!self.second_serves)?;
+        self.of_pair.push(replica);
+        self.until(PAIR, "has no CTA replica", |status| is_up(status, "cta_replica"))
+    }
+
+    fn home_yaml(&self, home: HomeId, name: &str, address: Ipv4Addr, api: SocketAddr) -> String {
+        let folder = self.folder.display();
         let mut upfs = String::new();
         for site in 0..SITES {
             for upf in 0..self.wish.upfs {
@@ -217,22 +286,28 @@ impl Sites {
         }
         let mut peers = String::new();
         for peer in self.all_homes().filter(|peer| *peer != home) {
+            let addresses: Vec<String> = peer.addresses().map(|at| format!("\"{at}:7390\"")).collect();
             let tacs =
                 if peer.site == home.site { String::new() } else { format!(", tacs: [{}]", peer.site + 1) };
             let replicas = if self.wish.replicas && peer.site == home.site { REPLICAS } else { 0 };
             let _ = writeln!(
                 peers,
-                "    - {{ name: {}, set: {}, pointer: {}, addresses: [\"{}:7390\"], replicas: {replicas}{tacs} }}",
+                "    - {{ name: {}, set: {}, pointer: {}, addresses: [{}], replicas: {replicas}{tacs} }}",
                 peer.name(),
                 peer.site + 1,
                 peer.home,
-                peer.address()
+                addresses.join(", ")
             );
         }
         let socket = |server: &str| format!("{folder}/{server}").replace('/', "%2F");
+        // Both CTAs of the pair have its name, and keep the states of UEs for each other.
+        let (kept, cluster) = match home == PAIR {
+            false => ("  keep_ues: always\n", String::new()),
+            true => ("", self.cluster_yaml(address)),
+        };
         format!(
             "tacs: [{tac}]\n\
-             amf: {{ name: {name}, set: {tac}, pointer: {} }}\n\
+             amf: {{ name: {}, set: {tac}, pointer: {} }}\n\
              n2: {{ addresses: [{address}] }}\n\
              n3: {{ address: {address} }}\n\
              n4: {{ node_id: {address} }}\n\
@@ -240,13 +315,27 @@ impl Sites {
              peer_amfs:\n  listen: \"{address}:7390\"\n  key_file: {folder}/peer-amfs.key\n  amfs:\n{peers}\
              api: {{ address: \"{}\" }}\n\
              overload: {{ start_delay_ms: 10000 }}\n\
-             store:\n  path: {folder}/{name}.db\n  key_file: {folder}/all.key\n  keep_ues: always\n\
-             \x20 postgres: \"postgresql://whimbrel@{},{}/whimbrel\"\n",
+             store:\n  path: {folder}/{name}.db\n  key_file: {folder}/all.key\n{kept}\
+             \x20 postgres: \"postgresql://whimbrel@{},{}/whimbrel\"\n{cluster}",
+            home.name(),
             home.home,
-            home.api(),
+            api,
             socket(FIRST),
             socket(REPLICA),
             tac = home.site + 1,
+        )
+    }
+
+    fn cluster_yaml(&self, address: Ipv4Addr) -> String {
+        let etcd: Vec<String> =
+            (0..ETCDS).map(|nth| format!("\"http://{}:2379\"", Self::etcd_address(nth))).collect();
+        // A busy host makes false alarms, which are harmless.
+        format!(
+            "cluster:\n  listen: \"{address}:7380\"\n  key_file: {}\n  etcd: [{}]\n  cta: {}\n\
+             \x20 heartbeat_interval: 40ms\n  heartbeat_misses: 4\n",
+            self.file("cluster", "key").display(),
+            etcd.join(", "),
+            if address == PAIR.address() { 1 } else { 2 },
         )
     }
 
@@ -278,7 +367,13 @@ impl Sites {
 
     /// The API of a home.
     pub(crate) fn client(&self, home: HomeId) -> Client {
-        Client::new(home.api()).by_store(&self.file(&home.name(), "db"))
+        match home == PAIR {
+            true => {
+                let second = self.second_serves;
+                Client::new(Self::cta_api(second)).by_store(&self.file(&Self::cta_name(second), "db"))
+            }
+            false => Client::new(home.api()).by_store(&self.file(&home.name(), "db")),
+        }
     }
 
     fn until(&self, home: HomeId, what: &str, is: impl Fn(&Value) -> bool) -> Result<(), String> {
@@ -317,6 +412,9 @@ impl Sites {
 
     /// Kills a home, as `kill -9` does.
     pub(crate) fn kill_home(&mut self, home: HomeId) {
+        if home == PAIR {
+            self.of_pair.drain(..).for_each(|mut running| kill(&mut running.child));
+        }
         for (_, mut running) in self.homes.extract_if(.., |(id, _)| *id == home) {
             kill(&mut running.child);
         }
@@ -337,6 +435,9 @@ impl Sites {
             ended.map_err(|()| format!("{} does not stop", running.name))?;
         }
         drop(stopped);
+        if home == PAIR {
+            self.of_pair.drain(..).for_each(|mut running| kill(&mut running.child));
+        }
         self.start_home(home)?;
         self.operator(home, &["drain", "--cancel"])?;
         let has_gnbs = || self.metric(home, "whimbrel_gnbs") >= f64::from(GNBS);
@@ -381,6 +482,60 @@ impl Sites {
             GnbPlace { config, address, amfs: vec![home.address().into()] }
         };
         (0u8..).zip(homes).map(place).collect()
+    }
+
+    // Etcd, and the pair of CTAs between which it decides.
+
+    fn etcd_address(nth: u8) -> Ipv4Addr {
+        Ipv4Addr::new(127, 4, 0, nth + 1)
+    }
+
+    fn start_etcd(&mut self, nth: u8) -> Result<(), String> {
+        let name = format!("etcd{nth}");
+        let url = |nth: u8, port: u16| format!("http://{}:{port}", Self::etcd_address(nth));
+        let members: Vec<String> = (0..ETCDS).map(|nth| format!("etcd{nth}={}", url(nth, 2380))).collect();
+        let mut command = Command::new("etcd");
+        command.args(["--name", &name, "--initial-cluster", &members.join(","), "--data-dir"]);
+        command.arg(self.file(&name, "data"));
+        for (option, port) in [
+            ("--listen-client-urls", 2379),
+            ("--advertise-client-urls", 2379),
+            ("--listen-peer-urls", 2380),
+            ("--initial-advertise-peer-urls", 2380),
+        ] {
+            command.args([option, &url(nth, port)]);
+        }
+        let running = self.spawn_command(&name, command)?;
+        self.etcd.push(running);
+        Ok(())
+    }
+
+    /// The number of the member of etcd that is the leader.
+    fn etcd_leader(&self) -> Option<u8> {
+        let is_leader = |nth: &u8| {
+            let status = etcd_status(SocketAddr::from((Self::etcd_address(*nth), 2379)));
+            status.is_some_and(|s| s["leader"] == s["header"]["member_id"] && s["leader"].is_string())
+        };
+        (0..ETCDS).find(is_leader)
+    }
+
+    /// Kills the leader of etcd, and then the primary CTA of the pair: the other one takes over by what the other members decide. All are started again after a
+    /// while. Errors: one sentence.
+    pub(crate) fn etcd_leader_lost(&mut self, lasts: Duration) -> Result<(), String> {
+        let leader = self.etcd_leader().ok_or("etcd has no leader")?;
+        let name = format!("etcd{leader}");
+        self.etcd.extract_if(.., |member| member.name == name).for_each(|mut member| kill(&mut member.child));
+        wait(READY_WITHIN, || self.etcd_leader().is_some())
+            .map_err(|()| "etcd does not elect another leader")?;
+        self.homes.extract_if(.., |(id, _)| *id == PAIR).for_each(|(_, mut cta)| kill(&mut cta.child));
+        let replica = Self::cta_name(!self.second_serves);
+        let served = self.of_pair.extract_if(.., |running| running.name == replica).next();
+        self.homes.push((PAIR, served.ok_or("the pair has no replica")?));
+        self.second_serves = !self.second_serves;
+        self.until(PAIR, "does not take over", |status| is_up(status, "cta"))?;
+        self.start_replica()?;
+        std::thread::sleep(lasts);
+        self.start_etcd(leader)
     }
 
     // PostgreSQL.
@@ -509,7 +664,7 @@ impl Sites {
     pub(crate) fn logged(&self) -> String {
         let mut all = String::new();
         let homes = self.homes.iter().map(|(_, running)| running);
-        for running in homes.chain(&self.upfs) {
+        for running in homes.chain(&self.of_pair).chain(&self.upfs) {
             let log = self.log(&running.name);
             let lines: Vec<&str> =
                 log.lines().filter(|line| line.contains("WARN") || line.contains("ERROR")).collect();
@@ -537,11 +692,29 @@ impl Sites {
 impl Drop for Sites {
     fn drop(&mut self) {
         let homes = self.homes.iter_mut().map(|(_, running)| running);
-        for running in homes.chain(&mut self.upfs).chain(&mut self.postgres) {
+        let all = homes.chain(&mut self.of_pair).chain(&mut self.etcd);
+        for running in all.chain(&mut self.upfs).chain(&mut self.postgres) {
             kill(&mut running.child);
         }
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Whether a part of a core works.
+fn is_up(status: &Value, part: &str) -> bool {
+    let parts = status["components"].as_array().into_iter().flatten();
+    parts.into_iter().any(|of| of["name"] == part && of["condition"] == "up")
+}
+
+/// What a member of etcd says of itself.
+fn etcd_status(member: SocketAddr) -> Option<Value> {
+    let mut stream = TcpStream::connect_timeout(&member, Duration::from_millis(200)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
+    let request = b"POST /v3/maintenance/status HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
+    stream.write_all(request).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()
 }
 
 fn kill(child: &mut Child) {
