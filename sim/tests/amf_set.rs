@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::common::amfs::*;
 use crate::common::by_hand::psi;
 use crate::common::*;
-use whimbrel_control::amf::PeerAmfId;
+use whimbrel_control::amf::{N14, N14Body, PeerAmfId, Relation, UeProof};
 use whimbrel_control::event::Event;
-use whimbrel_control::{Procedure, UeContext};
+use whimbrel_control::{Procedure, UeContext, UeId};
 use whimbrel_nas::ie::NgKsi;
 use whimbrel_ran::ue::{MmState, UeCommand};
 use whimbrel_sim::{GnbIndex, N14Fault, Sim, two_amf_configs_of_a_set};
@@ -337,26 +337,27 @@ fn an_idle_ue_of_a_dead_amf_is_paged_and_authenticated() {
     no_violations(&net);
 }
 
-#[test] // its own request, and the report of downlink data, have the same replica give it: one of the two has the UE, with its sessions
-fn a_ue_of_a_dead_amf_that_comes_while_its_downlink_data_is_reported_is_served() {
-    for millis in (2960..3060).step_by(2) {
-        let mut net = set(13);
-        let sessions = addresses(at_home(&net).unwrap());
-        go_idle(&mut net, UE);
-        dead(&mut net);
-        net.cut_n4();
-        net.move_ue(UE, THERE);
-        net.downlink(UE, psi(1));
-        net.settle(Duration::from_millis(millis));
-        net.command(UE, UeCommand::ServiceRequest);
-        net.settle(SECOND * 10);
-        let there = peer_amf(&net).expect("it is served");
-        assert_eq!((addresses(there), registrations(&net)), (sessions, 1), "after {millis} ms");
-        for n in [1, 2] {
-            net.check_path(UE, psi(n));
-        }
-        no_violations(&net);
-    }
+#[test] // an AMF that fetches a UE asks the living ones of the set before a replica: two contexts would both go on with its sessions
+fn a_ue_that_is_being_fetched_is_not_forwarded_from_a_replica() {
+    let mut net = set(13);
+    let sessions = addresses(at_home(&net).unwrap());
+    go_idle(&mut net, UE);
+    dead(&mut net);
+    net.cut_n4();
+    net.move_ue(UE, THERE);
+    net.downlink(UE, psi(1));
+    net.advance(Duration::from_millis(2_500));
+    let (home, _) = two_amf_configs_of_a_set();
+    let tmsi = net.ue_ref(UE).guti().expect("it is registered").tmsi;
+    let shown = UeProof { amf_id: home.amf.amf_id, tmsi, nas: vec![0x7e], by_replica: false };
+    let relation = Relation { source: UeId { slot: 7, generation: 1 }, token: [7; 16] };
+    let asks = N14 { relation, body: N14Body::TransferUeContext(shown) };
+    net.inject_n14_at_peer_amf(asks.to_flat().octets());
+    net.advance(Duration::from_millis(1_500));
+    assert!(peer_amf(&net).is_none(), "another AMF fetches it");
+    net.settle(SECOND * 6);
+    let there = peer_amf(&net).expect("it is not fetched any more when the report is repeated");
+    assert_eq!((addresses(there), registrations(&net)), (sessions, 1));
 }
 
 #[test] // its AMF is reached by the other one

@@ -30,6 +30,8 @@ pub(crate) const SITES: u8 = 2;
 const GNBS: u8 = 2;
 /// How long a drained home may take to be without UEs.
 const DRAINED_WITHIN: Duration = Duration::from_secs(60);
+/// How long gNBs may take to be connected again: an association with a CTA that was a replica until then ends after 30 s.
+const GNBS_WITHIN: Duration = Duration::from_secs(60);
 /// The home that is a pair of CTAs: the first of the second site.
 const PAIR: HomeId = HomeId { site: 1, home: 0 };
 /// CPFs of the pair.
@@ -93,6 +95,7 @@ pub(crate) struct Sites {
     homes: Vec<(HomeId, Running)>,
     /// The CTA of [`PAIR`] that is the replica, and the CPFs.
     of_pair: Vec<Running>,
+    cpfs_started: u32,
     /// The primary CTA of the pair is the second one.
     second_serves: bool,
     etcd: Vec<Running>,
@@ -117,6 +120,7 @@ impl Sites {
             subscriptions,
             homes: Vec::new(),
             of_pair: Vec::new(),
+            cpfs_started: 0,
             second_serves: false,
             etcd: Vec::new(),
             upfs: Vec::new(),
@@ -236,15 +240,21 @@ impl Sites {
         self.homes.push((PAIR, first));
         self.until(PAIR, "is not the primary CTA", |status| is_up(status, "cta"))?;
         self.start_replica()?;
-        for cpf in 0..CPFS {
-            let mut command = Program::Core.command()?;
-            command.arg("cpf").args(PAIR.addresses().flat_map(|cta| ["--cta".into(), format!("{cta}:7380")]));
-            command.args(["--listen", &format!("{}:0", PAIR.address()), "--key-file"]);
-            command.arg(self.file("cluster", "key"));
-            let running = self.spawn_command(&format!("{}-cpf{}", PAIR.name(), cpf + 1), command)?;
-            self.of_pair.push(running);
+        for _ in 0..CPFS {
+            self.start_cpf()?;
         }
         self.until(PAIR, "has too few CPFs", |status| is_up(status, "cpfs"))
+    }
+
+    fn start_cpf(&mut self) -> Result<(), String> {
+        self.cpfs_started += 1;
+        let mut command = Program::Core.command()?;
+        command.arg("cpf").args(PAIR.addresses().flat_map(|cta| ["--cta".into(), format!("{cta}:7380")]));
+        command.args(["--listen", &format!("{}:0", PAIR.address()), "--key-file"]);
+        command.arg(self.file("cluster", "key"));
+        let running = self.spawn_command(&format!("cpf{}", self.cpfs_started), command)?;
+        self.of_pair.push(running);
+        Ok(())
     }
 
     fn start_cta(&self, second: bool) -> Result<Running, String> {
@@ -405,9 +415,7 @@ impl Sites {
 
     /// One of a home's metrics, summed over its labels; 0 if it does not answer.
     pub(crate) fn metric(&self, home: HomeId, name: &str) -> f64 {
-        let text = self.client(home).metrics().unwrap_or_default();
-        let is = |line: &&str| line.split([' ', '{']).next() == Some(name);
-        text.lines().filter(is).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+        metric(&self.client(home), name)
     }
 
     /// Kills a home, as `kill -9` does.
@@ -422,26 +430,19 @@ impl Sites {
 
     /// Drains a home, stops it, starts it again and has it serve new UEs, as an upgrade does. Errors: one sentence.
     pub(crate) fn upgrade_home(&mut self, home: HomeId) -> Result<(), String> {
+        if home == PAIR {
+            return self.upgrade_pair();
+        }
         let drained = Instant::now();
         self.operator(home, &["drain"])?;
         if drained.elapsed() > DRAINED_WITHIN {
             return Err(format!("{} took {} s to drain", home.name(), drained.elapsed().as_secs()));
         }
-        let mut stopped = self.homes.extract_if(.., |(id, _)| *id == home);
-        if let Some((_, mut running)) = stopped.next() {
-            let _ = Command::new("kill").args(["-TERM", &running.child.id().to_string()]).status();
-            let ended = wait(STOPPED_WITHIN, || matches!(running.child.try_wait(), Ok(Some(_))));
-            kill(&mut running.child);
-            ended.map_err(|()| format!("{} does not stop", running.name))?;
-        }
-        drop(stopped);
-        if home == PAIR {
-            self.of_pair.drain(..).for_each(|mut running| kill(&mut running.child));
-        }
+        let stopped: Vec<_> = self.homes.extract_if(.., |(id, _)| *id == home).collect();
+        stopped.into_iter().try_for_each(|(_, running)| stop(running))?;
         self.start_home(home)?;
         self.operator(home, &["drain", "--cancel"])?;
-        let has_gnbs = || self.metric(home, "whimbrel_gnbs") >= f64::from(GNBS);
-        wait(READY_WITHIN, has_gnbs).map_err(|()| format!("gNBs do not connect to {} again", home.name()))
+        self.await_gnbs(home)
     }
 
     /// Cuts the homes of the two sites from each other, or heals that. Errors: one sentence.
@@ -519,23 +520,65 @@ impl Sites {
         (0..ETCDS).find(is_leader)
     }
 
+    /// The other CTA of the pair serves. Returns the one that has served.
+    fn exchange_ctas(&mut self) -> Result<Running, String> {
+        let replica = Self::cta_name(!self.second_serves);
+        let serves = self.of_pair.extract_if(.., |running| running.name == replica).next();
+        let served = self.homes.extract_if(.., |(id, _)| *id == PAIR).next();
+        self.homes.push((PAIR, serves.ok_or("the pair has no replica")?));
+        self.second_serves = !self.second_serves;
+        served.map(|(_, served)| served).ok_or_else(|| "the pair has no primary".into())
+    }
+
+    /// The gNBs of a home's site are connected to it.
+    fn await_gnbs(&self, home: HomeId) -> Result<(), String> {
+        let has_gnbs = || self.metric(home, "whimbrel_gnbs") >= f64::from(GNBS);
+        wait(GNBS_WITHIN, has_gnbs).map_err(|()| format!("gNBs do not connect to {} again", home.name()))
+    }
+
+    /// The replica is stopped and started again, then the primary, which hands over to it, and the CPFs one after the other (docs/cluster.md, Upgrading). The first
+    /// CTA serves in the end, to which gNBs connect.
+    fn upgrade_pair(&mut self) -> Result<(), String> {
+        let replica = Self::cta_name(!self.second_serves);
+        let stopped: Vec<_> = self.of_pair.extract_if(.., |running| running.name == replica).collect();
+        stopped.into_iter().try_for_each(stop)?;
+        self.until(PAIR, "does not miss its replica", |status| !is_up(status, "cta_replica"))?;
+        self.start_replica()?;
+        self.hand_over()?;
+        self.hand_over()?;
+        let cpfs: Vec<_> =
+            self.of_pair.extract_if(.., |running| !running.name.starts_with(&PAIR.name())).collect();
+        for cpf in cpfs {
+            self.start_cpf()?;
+            stop(cpf)?;
+        }
+        self.await_gnbs(PAIR)
+    }
+
+    /// The primary is stopped in order, so that the replica serves, and started again as the replica.
+    fn hand_over(&mut self) -> Result<(), String> {
+        stop(self.exchange_ctas()?)?;
+        self.until(PAIR, "does not take over", |status| is_up(status, "cta"))?;
+        self.start_replica()
+    }
+
     /// Kills the leader of etcd, and then the primary CTA of the pair: the other one takes over by what the other members decide. All are started again after a
-    /// while. Errors: one sentence.
+    /// while, and the first CTA serves again, to which gNBs connect. Errors: one sentence.
     pub(crate) fn etcd_leader_lost(&mut self, lasts: Duration) -> Result<(), String> {
         let leader = self.etcd_leader().ok_or("etcd has no leader")?;
         let name = format!("etcd{leader}");
         self.etcd.extract_if(.., |member| member.name == name).for_each(|mut member| kill(&mut member.child));
         wait(READY_WITHIN, || self.etcd_leader().is_some())
             .map_err(|()| "etcd does not elect another leader")?;
-        self.homes.extract_if(.., |(id, _)| *id == PAIR).for_each(|(_, mut cta)| kill(&mut cta.child));
-        let replica = Self::cta_name(!self.second_serves);
-        let served = self.of_pair.extract_if(.., |running| running.name == replica).next();
-        self.homes.push((PAIR, served.ok_or("the pair has no replica")?));
-        self.second_serves = !self.second_serves;
+        kill(&mut self.exchange_ctas()?.child);
         self.until(PAIR, "does not take over", |status| is_up(status, "cta"))?;
         self.start_replica()?;
         std::thread::sleep(lasts);
-        self.start_etcd(leader)
+        self.start_etcd(leader)?;
+        if self.second_serves {
+            self.hand_over()?;
+        }
+        self.await_gnbs(PAIR)
     }
 
     // PostgreSQL.
@@ -698,6 +741,20 @@ impl Drop for Sites {
         }
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Stops a process in order.
+fn stop(mut running: Running) -> Result<(), String> {
+    let _ = Command::new("kill").args(["-TERM", &running.child.id().to_string()]).status();
+    let ended = wait(STOPPED_WITHIN, || matches!(running.child.try_wait(), Ok(Some(_))));
+    kill(&mut running.child);
+    ended.map_err(|()| format!("{} does not stop", running.name))
+}
+
+fn metric(client: &Client, name: &str) -> f64 {
+    let text = client.metrics().unwrap_or_default();
+    let is = |line: &&str| line.split([' ', '{']).next() == Some(name);
+    text.lines().filter(is).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
 }
 
 /// Whether a part of a core works.
