@@ -430,17 +430,18 @@ impl Sites {
 
     /// Drains a home, stops it, starts it again and has it serve new UEs, as an upgrade does. Errors: one sentence.
     pub(crate) fn upgrade_home(&mut self, home: HomeId) -> Result<(), String> {
-        if home == PAIR {
-            return self.upgrade_pair();
-        }
         let drained = Instant::now();
         self.operator(home, &["drain"])?;
         if drained.elapsed() > DRAINED_WITHIN {
             return Err(format!("{} took {} s to drain", home.name(), drained.elapsed().as_secs()));
         }
-        let stopped: Vec<_> = self.homes.extract_if(.., |(id, _)| *id == home).collect();
-        stopped.into_iter().try_for_each(|(_, running)| stop(running))?;
-        self.start_home(home)?;
+        if home == PAIR {
+            self.upgrade_pair()?;
+        } else {
+            let stopped: Vec<_> = self.homes.extract_if(.., |(id, _)| *id == home).collect();
+            stopped.into_iter().try_for_each(|(_, running)| stop(running))?;
+            self.start_home(home)?;
+        }
         self.operator(home, &["drain", "--cancel"])?;
         self.await_gnbs(home)
     }
@@ -552,7 +553,7 @@ impl Sites {
             self.start_cpf()?;
             stop(cpf)?;
         }
-        self.await_gnbs(PAIR)
+        Ok(())
     }
 
     /// The primary is stopped in order, so that the replica serves, and started again as the replica.
