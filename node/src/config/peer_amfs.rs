@@ -8,6 +8,7 @@ use whimbrel_ids::{AmfId, Tac};
 
 use super::Config;
 use super::section::{Pass, Section};
+use super::service::KeepUes;
 
 /// The peer AMFs, and the address that they connect to.
 #[derive(Clone, Debug)]
@@ -72,6 +73,18 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> PeerAmfs {
 }
 
 impl Config {
+    /// What works, and is likely not meant so: one sentence each.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        let has_replicas = self.peer_amfs.amfs.iter().any(|amf| amf.replicas > 0);
+        let is_lost = has_replicas && self.store.keep_ues != KeepUes::Always && self.cluster.pair.is_none();
+        let lost = is_lost.then(|| {
+            "if this core is killed and started again, its UEs register again, although peer AMFs have their states (`peer_amfs.amfs[].replicas`): \
+             write `keep_ues: always` in `store`"
+                .to_owned()
+        });
+        self.store.key_beside_database().into_iter().chain(lost)
+    }
+
     /// The SMFs of an AMF set are an SMF set (TS 23.003 §28.14).
     pub(super) fn smf_set_id(&self) -> Option<String> {
         let own = self.amf.amf_id;

@@ -520,6 +520,11 @@ fn a_peer_amf_needs_its_own_identity_tracking_areas_and_an_address() {
     let peers = good.control().amf.peer_amfs;
     assert_eq!((peers.len(), peers[0].name.as_str(), peers[0].amf_id.pointer()), (1, "south", 1));
     let caller = "pointer: 1, tacs: [2]";
+    let with_replicas = peer_amfs("name: south, pointer: 1, addresses: [\"127.0.0.2:7390\"], replicas: 9");
+    for (store, warned) in [("", true), ("store: { keep_ues: always }\n", false)] {
+        let config = read(&format!("{with_replicas}{store}")).unwrap();
+        assert_eq!(config.warnings().any(|w| w.contains("keep_ues: always")), warned);
+    }
     assert!(refused(&peer_amfs(caller)).contains("whose address is missing"));
     assert!(refused(&peer_amfs("tacs: [2]")).contains("the same region, set and pointer"));
     let with = |rest| peer_amfs(&format!("pointer: 1, addresses: [\"127.0.0.2:7390\"]{rest}"));

@@ -50,7 +50,7 @@ pub fn manage(config: Config, file: Option<PathBuf>) -> Result<(), String> {
     // The manager answers for the host: it outlives the other processes.
     let reflector = config.sbfd.reflecting.map(ReflectorThread::start).transpose();
     let _reflector = reflector.inspect_err(|e| warn!("sbfd.listen: {e}")).unwrap_or_default();
-    if let Some(warning) = config.store.key_beside_database() {
+    for warning in config.warnings() {
         warn!("{warning}");
     }
     let mut manager = Manager::start(config, file)?;

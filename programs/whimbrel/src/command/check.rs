@@ -42,7 +42,7 @@ fn summary(c: &Config) -> String {
         let _ = writeln!(s, "           the replica of PostgreSQL at {}", postgres.hosts());
     }
     let _ = writeln!(s, "  API      http://{}", c.api.address);
-    if let Some(warning) = c.store.key_beside_database() {
+    for warning in c.warnings() {
         let _ = writeln!(s, "  warning  {warning}");
     }
     if c.home_network_keys.is_empty() {

@@ -164,7 +164,7 @@ impl CoreProcess {
 
         let entropy = SystemEntropy::new()?;
         let store = subscribers::open(&config.store)?;
-        if let Some(warning) = config.store.key_beside_database().filter(|_| own.is_none()) {
+        for warning in config.warnings().filter(|_| own.is_none()) {
             warn!("{warning}");
         }
         let count = store.count().map_err(|e| e.to_string())?;
