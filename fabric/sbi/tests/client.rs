@@ -220,7 +220,7 @@ fn a_broken_connection_costs_no_idempotent_request_and_no_other_is_repeated() {
     });
 }
 
-/// Whether all of a body comes.
+/// True if all of a body comes.
 async fn is_complete(mut body: h2::RecvStream) -> bool {
     while let Some(data) = body.data().await {
         if data.is_err() {

@@ -73,7 +73,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> PeerAmfs {
 }
 
 impl Config {
-    /// What works, and is likely not meant so: one sentence each.
+    /// One sentence for each setting that works, and is likely not meant so.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         let has_replicas = self.peer_amfs.amfs.iter().any(|amf| amf.replicas > 0);
         let is_lost = has_replicas && self.store.keep_ues != KeepUes::Always && self.cluster.pair.is_none();

@@ -758,13 +758,13 @@ fn metric(client: &Client, name: &str) -> f64 {
     text.lines().filter(is).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
 }
 
-/// Whether a part of a core works.
+/// True for a part of a core that works.
 fn is_up(status: &Value, part: &str) -> bool {
     let parts = status["components"].as_array().into_iter().flatten();
     parts.into_iter().any(|of| of["name"] == part && of["condition"] == "up")
 }
 
-/// What a member of etcd says of itself.
+/// The status of a member of etcd.
 fn etcd_status(member: SocketAddr) -> Option<Value> {
     let mut stream = TcpStream::connect_timeout(&member, Duration::from_millis(200)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
