@@ -6,7 +6,7 @@
 # Usage: sites.sh [SECONDS] [SEED]     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
 set -euo pipefail
 . "$(dirname "$0")/../needs.sh"
-needs_tools ip nft unshare
+needs_tools ip nft unshare etcd
 needs_namespace
 histories=$(mktemp)
 trap 'rm -f "$histories"' EXIT

@@ -20,7 +20,7 @@ use whimbrel_sctp_io::Mode;
 use super::Options;
 use super::survive::History;
 use super::unit_chaos::Draws;
-use crate::playground::sites::{HomeId, SERVER, SITES, Sites, SitesWish};
+use crate::playground::sites::{HomeId, PAIR, SERVER, SITES, Sites, SitesWish};
 use crate::playground::{Gaps, Servers};
 
 /// The UEs' scenario: streams with a packet each second, handovers in a site and between sites, and idle times.
@@ -96,7 +96,10 @@ impl PlannedFault {
         };
         let faults: Vec<Fault> = FAULTS.into_iter().filter(can_happen).collect();
         let fault = faults[draws.below(faults.len())];
-        let homes = vec![running[draws.below(running.len())]];
+        // The pair dies one CTA at a time: both of them keep UEs for each other, and neither on its disk.
+        let may_fail = |home: &HomeId| fault != Fault::Home || *home != PAIR;
+        let homes: Vec<HomeId> = running.into_iter().filter(may_fail).collect();
+        let homes = vec![homes[draws.below(homes.len())]];
         Self { fault, homes, lasts: draws.time(RANDOM_MS) }
     }
 

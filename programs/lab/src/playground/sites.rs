@@ -33,7 +33,7 @@ const DRAINED_WITHIN: Duration = Duration::from_secs(60);
 /// How long gNBs may take to be connected again: an association with a CTA that was a replica until then ends after 30 s.
 const GNBS_WITHIN: Duration = Duration::from_secs(60);
 /// The home that is a pair of CTAs: the first of the second site.
-const PAIR: HomeId = HomeId { site: 1, home: 0 };
+pub(crate) const PAIR: HomeId = HomeId { site: 1, home: 0 };
 /// CPFs of the pair.
 const CPFS: u8 = 2;
 /// Members of etcd.
@@ -467,6 +467,7 @@ impl Sites {
     #[cfg(any(test, feature = "bench"))]
     pub(crate) fn keep_on(&self, cpu: u32) -> Result<(), String> {
         let homes = self.homes.iter().map(|(_, running)| running);
+        let homes = homes.chain(&self.of_pair).chain(&self.etcd);
         for running in homes.chain(&self.upfs).chain(&self.postgres) {
             command("taskset", &["-acp", &cpu.to_string(), &running.child.id().to_string()])?;
         }
@@ -507,8 +508,8 @@ impl Sites {
         ] {
             command.args([option, &url(nth, port)]);
         }
-        let running = self.spawn_command(&name, command)?;
-        self.etcd.push(running);
+        let running = self.spawn_command(&name, command);
+        self.etcd.push(running.map_err(|e| format!("{e}: install etcd (etcd-server on Debian)"))?);
         Ok(())
     }
 
